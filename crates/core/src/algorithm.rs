@@ -1,0 +1,102 @@
+//! What every algorithm has in common.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::{Ask, Decision, Quota, Step, Tick};
+
+/// A rate-limiting algorithm: a pure transition from a state to a decision and the next state.
+///
+/// Nothing here reads a clock, locks or waits, so the same code runs inside a compare-and-swap loop (which may run it
+/// several times), under a lock, in a simulator and in a test. The rules every implementation keeps, checked by
+/// `tollgate-sim` on each of them:
+///
+/// 1. the same inputs give the same output;
+/// 2. a refusal changes nothing;
+/// 3. `State::default()` is the fresh state, and a state that [`is_idle`](Self::is_idle) decides like it;
+/// 4. what is admitted over any span stays within the algorithm's stated bound;
+/// 5. `retry_after` is right to the nanosecond;
+/// 6. a clock that steps back never admits more;
+/// 7. giving back never creates capacity that time has already restored;
+/// 8. no input overflows, panics or drifts.
+///
+/// # Examples
+/// ```
+/// use tollgate_core::{Algorithm, Ask, FixedWindow, Quota, Tick};
+///
+/// let window = FixedWindow::new(Quota::per_second(2));
+/// let mut state = Default::default();
+/// let answers = [0, 1, 2].map(|ns| window.step(&mut state, Tick::from_nanos(ns), Ask::now(1)).is_allowed());
+/// assert_eq!(answers, [true, true, false]);
+/// ```
+pub trait Algorithm: Clone + fmt::Debug {
+    /// What is remembered between calls. The default is the fresh state.
+    type State: Clone + Default + fmt::Debug + PartialEq;
+    /// What an admission writes.
+    type Change: Clone + fmt::Debug;
+
+    /// Decides, and writes nothing.
+    fn decide(&self, state: &Self::State, now: Tick, ask: Ask) -> Step<Self::Change>;
+
+    /// Writes what [`decide`](Self::decide) said an admission changes.
+    fn apply(&self, state: &mut Self::State, change: Self::Change);
+
+    /// Decides, and writes the change if there is one.
+    #[inline]
+    fn step(&self, state: &mut Self::State, now: Tick, ask: Ask) -> Decision {
+        let Step { change, decision } = self.decide(state, now, ask);
+        if let Some(change) = change {
+            self.apply(state, change);
+        }
+        decision
+    }
+
+    /// The receipt of an admission, with which it can be given back.
+    fn claim(&self, change: &Self::Change, cost: u64, act: Tick) -> Claim;
+
+    /// What giving back `amount` of a claim changes, if anything: never more than time has not already restored.
+    fn give_back(&self, state: &Self::State, back: GiveBack, now: Tick) -> Option<Self::Change>;
+
+    /// Charges `extra` whether it fits or not: the cost of something already done that turned out to be dearer than
+    /// asked for. Later callers wait until it is paid off.
+    fn charge(&self, state: &Self::State, extra: u64, now: Tick) -> Option<Self::Change>;
+
+    /// The algorithm for another quota, with the state that carries over what was used: nobody gets a free burst, and no
+    /// debt is forgiven.
+    #[must_use]
+    fn retune(&self, state: &Self::State, now: Tick, quota: Quota) -> (Self, Self::State)
+    where
+        Self: Sized;
+
+    /// Whether the state decides like a fresh one from `now` on, so that it may be forgotten.
+    fn is_idle(&self, state: &Self::State, now: Tick) -> bool;
+
+    /// How long a caller that says nothing about waiting may be delayed: zero for all but a queue.
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// The receipt of an admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What was taken.
+    pub cost: u64,
+    /// When the caller may act.
+    pub act: Tick,
+    /// Where the state stood right after the admission, for states that are one word; zero for the others.
+    pub mark: u64,
+}
+
+/// A claim, or part of one, on its way back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GiveBack {
+    /// The admission it came from.
+    pub claim: Claim,
+    /// How much of it comes back, at most its cost.
+    pub amount: u64,
+    /// Whether anything else was given back since the claim was made. Two overlapping returns can hand out the same
+    /// capacity twice; whoever keeps the state knows whether there was one, and a bucket then gives back only what
+    /// is certain.
+    pub disturbed: bool,
+}

@@ -1,0 +1,182 @@
+//! The answer to an [`Ask`](crate::Ask).
+
+use core::time::Duration;
+
+use crate::{Ask, Tick};
+
+/// The three possible answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Go ahead now.
+    Allow,
+    /// Go ahead, but only after [`Decision::delay`]; the slot is taken.
+    Delay,
+    /// Not admitted; nothing was taken.
+    Deny,
+}
+
+/// An answer, with the facts a caller may want to pass on.
+///
+/// All times are spans from the moment the question was asked, right to the nanosecond: after a refusal, the
+/// same question asked [`retry_after`](Self::retry_after) later is admitted, and asked one nanosecond sooner
+/// is not, if nobody else took anything in between.
+///
+/// # Examples
+/// ```
+/// use core::time::Duration;
+/// use tollgate_core::{Algorithm, Ask, Quota, Tick, TokenBucket};
+///
+/// let bucket = TokenBucket::new(Quota::per_second(10).burst(1));
+/// let mut state = Default::default();
+/// let first = bucket.step(&mut state, Tick::ZERO, Ask::now(1));
+/// assert!(first.is_allowed());
+/// let second = bucket.step(&mut state, Tick::ZERO, Ask::now(1));
+/// assert_eq!(second.retry_after(), Some(Duration::from_millis(100)));
+/// assert_eq!(second.limit(), 1);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use = "a decision that is not looked at limits nothing"]
+pub struct Decision {
+    verdict: Verdict,
+    limit: u64,
+    remaining: u64,
+    wait_ns: u64,
+    reset_ns: u64,
+}
+
+/// Stands for "no wait will help" in a wait counted in nanoseconds.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+impl Decision {
+    #[inline]
+    pub(crate) const fn new(
+        verdict: Verdict,
+        limit: u64,
+        remaining: u64,
+        wait_ns: u64,
+        reset_ns: u64,
+    ) -> Self {
+        Self { verdict, limit, remaining, wait_ns, reset_ns }
+    }
+
+    /// What was decided.
+    #[inline]
+    pub const fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// Whether the caller may go ahead at once.
+    #[inline]
+    pub const fn is_allowed(&self) -> bool {
+        matches!(self.verdict, Verdict::Allow)
+    }
+
+    /// Whether the caller may go ahead, at once or after [`delay`](Self::delay).
+    #[inline]
+    pub const fn is_admitted(&self) -> bool {
+        !matches!(self.verdict, Verdict::Deny)
+    }
+
+    /// The most that can ever be had at once: the burst, or the size of the window. `u64::MAX` if unlimited.
+    #[inline]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// What is left for others at this moment, this decision already counted.
+    #[inline]
+    pub const fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// How long an admitted caller must wait before it acts; zero unless the verdict is [`Verdict::Delay`].
+    #[inline]
+    pub const fn delay(&self) -> Duration {
+        match self.verdict {
+            Verdict::Delay => Duration::from_nanos(self.wait_ns),
+            Verdict::Allow | Verdict::Deny => Duration::ZERO,
+        }
+    }
+
+    /// When to come back: zero if admitted, `None` if no wait can help (the cost is above the limit, or the rate is
+    /// zero).
+    #[inline]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self.verdict {
+            Verdict::Deny if self.wait_ns == NEVER => None,
+            Verdict::Deny => Some(Duration::from_nanos(self.wait_ns)),
+            Verdict::Allow | Verdict::Delay => Some(Duration::ZERO),
+        }
+    }
+
+    /// Whether no wait can ever help: the cost is above the limit, or the rate is zero.
+    #[inline]
+    pub const fn is_never(&self) -> bool {
+        self.retry_after().is_none()
+    }
+
+    /// How long until the limit is as fresh as new, if nobody takes anything more; `None` if it never will be (the rate
+    /// is zero).
+    #[inline]
+    pub const fn reset_after(&self) -> Option<Duration> {
+        if self.reset_ns == NEVER { None } else { Some(Duration::from_nanos(self.reset_ns)) }
+    }
+}
+
+/// What a transition yields: the decision, and what to write if it admits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "the change must be applied, or the decision was only a peek"]
+pub struct Step<C> {
+    /// What to write. `None` on a refusal: a refusal writes nothing.
+    pub change: Option<C>,
+    /// The answer.
+    pub decision: Decision,
+}
+
+impl<C> Step<C> {
+    /// What an unlimited quota answers.
+    pub(crate) const UNLIMITED: Self =
+        Self { change: None, decision: Decision::new(Verdict::Allow, u64::MAX, u64::MAX, 0, 0) };
+
+    /// A refusal that no wait can mend.
+    pub(crate) const fn never(limit: u64, remaining: u64, reset_ns: u64) -> Self {
+        Self { change: None, decision: Decision::new(Verdict::Deny, limit, remaining, NEVER, reset_ns) }
+    }
+
+    /// The answer to a cost of nothing.
+    pub(crate) const fn nothing(limit: u64, facts: Facts) -> Self {
+        let decision = Decision::new(Verdict::Allow, limit, facts.remaining, 0, facts.reset_ns);
+        Self { change: None, decision }
+    }
+
+    /// Admits at `at` if that is within the caller's patience. `change` makes the change and
+    /// says how things stand after it; `before` says how they stand without.
+    pub(crate) fn at(
+        at: Tick,
+        now: Tick,
+        ask: Ask,
+        limit: u64,
+        change: impl FnOnce() -> (C, Facts),
+        before: Facts,
+    ) -> Self {
+        let wait = at.as_nanos().saturating_sub(now.as_nanos());
+        if wait > ask.patience_ns {
+            let wait = wait - ask.patience_ns;
+            let decision = Decision::new(Verdict::Deny, limit, before.remaining, wait, before.reset_ns);
+            return Self { change: None, decision };
+        }
+        let verdict = if wait == 0 { Verdict::Allow } else { Verdict::Delay };
+        let (change, after) = change();
+        Self {
+            change: Some(change),
+            decision: Decision::new(verdict, limit, after.remaining, wait, after.reset_ns),
+        }
+    }
+}
+
+/// What a state says of itself at one moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts {
+    pub(crate) remaining: u64,
+    pub(crate) reset_ns: u64,
+}

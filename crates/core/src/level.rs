@@ -1,0 +1,205 @@
+//! States that are one word: a level that only time and admissions raise.
+//!
+//! A level counts everything ever consumed. Two lines rise with time: the *floor*, below which a level is as good as
+//! fresh (what was not used in time is lost), and the *brink*, the highest level at which a call of a given cost may
+//! still start. Deciding is then the same few instructions for every such algorithm:
+//!
+//! ```text
+//! start = max(level, floor(now))
+//! admit iff start <= brink(now, cost);     level' = start + size(cost)
+//! ```
+//!
+//! Why the bound holds. Take the admissions whose clock readings lie in [t1, t2], in the order in which they were written.
+//! Before the first, the start is at least floor(t1); after the last, the level is at most brink(t2) + size; between them
+//! the level never falls. Their sizes therefore add up to no more than brink(t2) + size - floor(t1). The argument uses
+//! neither ordered readings nor a clock that only goes forward: a stale or backward reading can only refuse.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::decision::NEVER;
+use crate::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Step, Tick, Verdict};
+
+/// How many words hold a [`Curve`].
+pub const CURVE_WORDS: usize = 6;
+
+/// Where a call may start, at one moment and for one cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// A level below this counts as this.
+    pub floor: u64,
+    /// The highest level at which the call may start. Below `floor` if it may not start at any.
+    pub brink: u64,
+    /// What the call adds to the level.
+    pub size: u64,
+}
+
+/// An algorithm whose state is one level between two rising lines.
+///
+/// Implementing this gives [`Algorithm`] for free, and lets a limiter keep the state in one atomic word and these numbers
+/// in a few others.
+pub trait Curve: Copy + fmt::Debug + PartialEq {
+    /// The band for a cost of one: the common case, with as little arithmetic as possible.
+    fn band_of_one(&self, now: Tick) -> Band;
+
+    /// The band for any cost; a cost that can never be had gets a brink below the floor.
+    fn band(&self, now: Tick, cost: u64) -> Band;
+
+    /// The first moment at or after `now` at which a call of `cost` may start, and the level it starts from; `None` if
+    /// that never comes.
+    fn opening(&self, level: u64, now: Tick, cost: u64) -> Option<(Tick, u64)>;
+
+    /// What is left at `now`, in whole units of cost.
+    fn remaining(&self, level: u64, now: Tick) -> u64;
+
+    /// Nanoseconds from `now` until `level` counts as fresh.
+    fn reset_ns(&self, level: u64, now: Tick) -> u64;
+
+    /// The answer to an admission of cost one that started at `start` in `band`: what is left, and nanoseconds until
+    /// fresh.
+    #[inline]
+    fn facts_of_one(&self, band: Band, start: u64, now: Tick) -> (u64, u64) {
+        let next = start + band.size;
+        (self.remaining(next, now), self.reset_ns(next, now))
+    }
+
+    /// Nanoseconds until a refused call of cost one may start.
+    #[inline]
+    fn wait_of_one(&self, start: u64, band: Band, now: Tick) -> u64 {
+        let _ = band;
+        self.opening(start, now, 1).map_or(NEVER, |(at, _)| at.as_nanos() - now.as_nanos())
+    }
+
+    /// The most that can be had at once.
+    fn limit(&self) -> u64;
+
+    /// Whether everything is admitted.
+    fn is_unlimited(&self) -> bool;
+
+    /// The level after giving back; `None` if nothing can be.
+    fn returned(&self, level: u64, back: GiveBack, now: Tick) -> Option<u64>;
+
+    /// The level after charging `extra` regardless.
+    fn charged(&self, level: u64, extra: u64, now: Tick) -> u64;
+
+    /// The curve for another quota and the level that carries over; above every level this curve ever had, so that a
+    /// compare-and-swap that began under the old curve cannot succeed under the new one.
+    fn retuned(&self, level: u64, now: Tick, quota: Quota) -> (Self, u64);
+
+    /// How long a caller that says nothing about waiting may be delayed.
+    #[inline]
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// The curve as bare words.
+    fn pack(&self) -> [u64; CURVE_WORDS];
+
+    /// The curve that [`pack`](Self::pack) wrote.
+    fn unpack(words: [u64; CURVE_WORDS]) -> Self;
+
+    /// Decides on a level. This is [`Algorithm::decide`], and the whole of it.
+    #[inline]
+    fn decide_level(&self, level: u64, now: Tick, ask: Ask) -> Step<u64> {
+        if ask.cost == 1 {
+            let band = self.band_of_one(now);
+            let start = level.max(band.floor);
+            if start <= band.brink {
+                let (remaining, reset_ns) = self.facts_of_one(band, start, now);
+                return Step {
+                    change: Some(start + band.size),
+                    decision: Decision::new(Verdict::Allow, self.limit(), remaining, 0, reset_ns),
+                };
+            }
+            if ask.patience_ns == 0 && band.brink >= band.floor {
+                return self.refuse(level, now, self.wait_of_one(start, band, now));
+            }
+        }
+        self.decide_rest(level, now, ask)
+    }
+
+    /// The less common cases: costs other than one, waiting, unlimited, never.
+    fn decide_rest(&self, level: u64, now: Tick, ask: Ask) -> Step<u64> {
+        if self.is_unlimited() {
+            return Step::UNLIMITED;
+        }
+        if ask.cost == 0 {
+            return Step { change: None, decision: self.admission(level, now, 0) };
+        }
+        let band = self.band(now, ask.cost);
+        let start = level.max(band.floor);
+        if start <= band.brink {
+            let next = start + band.size;
+            return Step { change: Some(next), decision: self.admission(next, now, 0) };
+        }
+        let Some((at, start)) = self.opening(level, now, ask.cost) else {
+            return self.refuse(level, now, NEVER);
+        };
+        let wait = at.as_nanos() - now.as_nanos();
+        if wait <= ask.patience_ns {
+            let next = start + band.size;
+            Step { change: Some(next), decision: self.admission(next, now, wait) }
+        } else {
+            self.refuse(level, now, wait - ask.patience_ns)
+        }
+    }
+
+    /// The decision to admit, leaving `level` behind.
+    #[inline]
+    fn admission(&self, level: u64, now: Tick, wait_ns: u64) -> Decision {
+        let verdict = if wait_ns == 0 { Verdict::Allow } else { Verdict::Delay };
+        Decision::new(verdict, self.limit(), self.remaining(level, now), wait_ns, self.reset_ns(level, now))
+    }
+
+    /// The decision to refuse.
+    #[inline]
+    fn refuse(&self, level: u64, now: Tick, wait_ns: u64) -> Step<u64> {
+        let (remaining, reset_ns) = (self.remaining(level, now), self.reset_ns(level, now));
+        Step {
+            change: None,
+            decision: Decision::new(Verdict::Deny, self.limit(), remaining, wait_ns, reset_ns),
+        }
+    }
+}
+
+impl<C: Curve> Algorithm for C {
+    type State = u64;
+    type Change = u64;
+
+    #[inline]
+    fn decide(&self, level: &u64, now: Tick, ask: Ask) -> Step<u64> {
+        self.decide_level(*level, now, ask)
+    }
+
+    #[inline]
+    fn apply(&self, level: &mut u64, next: u64) {
+        *level = next;
+    }
+
+    #[inline]
+    fn claim(&self, change: &u64, cost: u64, act: Tick) -> Claim {
+        Claim { cost, act, mark: *change }
+    }
+
+    fn give_back(&self, level: &u64, back: GiveBack, now: Tick) -> Option<u64> {
+        self.returned(*level, back, now)
+    }
+
+    fn charge(&self, level: &u64, extra: u64, now: Tick) -> Option<u64> {
+        let next = self.charged(*level, extra, now);
+        (next != *level).then_some(next)
+    }
+
+    fn retune(&self, level: &u64, now: Tick, quota: Quota) -> (Self, u64) {
+        self.retuned(*level, now, quota)
+    }
+
+    fn is_idle(&self, level: &u64, now: Tick) -> bool {
+        self.is_unlimited() || self.reset_ns(*level, now) == 0
+    }
+
+    #[inline]
+    fn patience(&self) -> Duration {
+        Curve::patience(self)
+    }
+}

@@ -1,0 +1,126 @@
+//! The paced window.
+
+use crate::level::{Band, CURVE_WORDS, Curve};
+use crate::windows::Windows;
+use crate::{GiveBack, Quota, Tick};
+
+/// The paced window: a budget per window, released evenly over it.
+///
+/// **Guarantee**: at most `count` in each aligned window, and the k-th call of a window (counting from 0) not before
+/// k/count of it has passed. Whoever is behind schedule may catch up. The quota's burst is not used.
+///
+/// **Formula**, with a level that counts `count` per window:
+/// ```text
+/// i = floor(now / period);  passed = now - i·period;  start = max(level, i·count)
+/// admit iff start + cost <= i·count + floor(passed·count / period) + 1
+/// ```
+///
+/// **Weakness**: after an idle stretch everything that could have been used so far may come at once, up to `count` at
+/// the end of a window, and what is left then is lost.
+///
+/// # Examples
+/// ```
+/// use core::time::Duration;
+/// use tollgate_core::{Algorithm, Ask, PacedWindow, Quota, Tick};
+///
+/// let paced = PacedWindow::new(Quota::per_minute(60));
+/// let mut level = 0;
+/// let mut at = |secs| paced.step(&mut level, Tick::ZERO + Duration::from_secs(secs), Ask::now(1));
+/// assert!(at(0).is_allowed());
+/// assert_eq!(at(0).retry_after(), Some(Duration::from_secs(1)));
+/// assert!(at(2).is_allowed() && at(2).is_allowed()); // one behind schedule: it may catch up
+/// assert!(!at(2).is_allowed());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PacedWindow {
+    windows: Windows,
+}
+
+impl PacedWindow {
+    /// Windows for `quota`, aligned to the clock's origin.
+    pub const fn new(quota: Quota) -> Self {
+        Self { windows: Windows::of(quota) }
+    }
+
+    /// How much of window `index` may be used by `now`.
+    fn released(&self, index: u64, now: Tick) -> u64 {
+        let Windows { count, period_ns, .. } = self.windows;
+        let passed = now.as_nanos() - index * period_ns;
+        let share = u128::from(passed) * u128::from(count) / u128::from(period_ns.max(1));
+        // passed < period, so the share is below the count and fits.
+        share as u64 + 1
+    }
+}
+
+impl Curve for PacedWindow {
+    #[inline]
+    fn band_of_one(&self, now: Tick) -> Band {
+        self.band(now, 1)
+    }
+
+    fn band(&self, now: Tick, cost: u64) -> Band {
+        let (index, floor) = (self.windows.index(now), self.windows.floor(now));
+        if cost > self.windows.count || self.is_unlimited() {
+            return Band { floor: floor.max(1), brink: 0, size: 0 };
+        }
+        match (floor + self.released(index, now)).checked_sub(cost) {
+            Some(brink) if brink >= floor => Band { floor, brink, size: cost },
+            _ => Band { floor: floor.max(1), brink: 0, size: cost },
+        }
+    }
+
+    fn opening(&self, level: u64, now: Tick, cost: u64) -> Option<(Tick, u64)> {
+        let start = level.max(self.windows.floor(now));
+        let (index, start) = self.windows.roomy(start, now, cost)?;
+        // The first moment with floor(passed·count / period) + 1 >= need.
+        let need = u128::from(start + cost - self.windows.floor_of(index));
+        let passed =
+            ((need - 1) * u128::from(self.windows.period_ns)).div_ceil(u128::from(self.windows.count));
+        let at = self.windows.begins(index)?.plus_nanos(passed as u64); // need <= count, so passed < period
+        Some((at.max(now), start))
+    }
+
+    fn remaining(&self, level: u64, now: Tick) -> u64 {
+        if self.is_unlimited() {
+            return u64::MAX;
+        }
+        let (index, floor) = (self.windows.index(now), self.windows.floor(now));
+        if self.windows.count == 0 {
+            return 0;
+        }
+        (floor + self.released(index, now)).saturating_sub(level.max(floor))
+    }
+
+    fn reset_ns(&self, level: u64, now: Tick) -> u64 {
+        self.windows.reset_ns(level, now)
+    }
+
+    fn limit(&self) -> u64 {
+        self.windows.count
+    }
+
+    fn is_unlimited(&self) -> bool {
+        self.windows.is_unlimited()
+    }
+
+    fn returned(&self, level: u64, back: GiveBack, now: Tick) -> Option<u64> {
+        self.windows.returned(level, back, now)
+    }
+
+    fn charged(&self, level: u64, extra: u64, now: Tick) -> u64 {
+        self.windows.charged(level, extra, now)
+    }
+
+    fn retuned(&self, level: u64, now: Tick, quota: Quota) -> (Self, u64) {
+        let (windows, level) = self.windows.retuned(level, now, quota);
+        (Self { windows }, level)
+    }
+
+    fn pack(&self) -> [u64; CURVE_WORDS] {
+        self.windows.pack()
+    }
+
+    fn unpack(words: [u64; CURVE_WORDS]) -> Self {
+        Self { windows: Windows::unpack(words) }
+    }
+}

@@ -1,0 +1,176 @@
+//! The sliding window counter.
+
+use crate::decision::Facts;
+use crate::{Algorithm, Ask, Claim, GiveBack, Quota, Step, Tick};
+
+/// The sliding window counter: guesses a trailing window from two aligned counts.
+///
+/// **Guarantee**: at most `count` in each aligned window, and at most `2·count - 1` in any trailing one. The quota's burst
+/// is not used.
+///
+/// **Formula**, with the previous window weighted by how much of it the trailing window still covers, in whole numbers:
+/// ```text
+/// admit iff previous·(period - passed) + (current + cost)·period <= count·period
+/// ```
+///
+/// **Weakness**: it assumes that the previous window was used evenly. A caller that sent `count` at the very end of it is
+/// let through again as the weight falls, which is where `2·count - 1` comes from; one that sent them at its start
+/// is held back for too long. Chosen for compatibility; [`SubWindows`](crate::SubWindows) never exceeds
+/// the limit and costs little more.
+///
+/// # Examples
+/// ```
+/// use core::time::Duration;
+/// use tollgate_core::{Algorithm, Ask, Quota, SlidingCounter, Tick};
+///
+/// let counter = SlidingCounter::new(Quota::per_minute(100));
+/// let mut state = Default::default();
+/// let mut at = |secs, cost| counter.step(&mut state, Tick::ZERO + Duration::from_secs(secs), Ask::now(cost));
+/// assert!(at(30, 80).is_allowed());
+/// // A quarter into the next minute three quarters of the 80 still count: 60 are used, 40 are left.
+/// assert!(!at(75, 41).is_allowed());
+/// assert!(at(75, 40).is_allowed());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlidingCounter {
+    count: u64,
+    /// Zero means unlimited.
+    period_ns: u64,
+}
+
+/// Two neighbouring counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The number of the current window.
+    window: u64,
+    current: u64,
+    previous: u64,
+}
+
+impl Counts {
+    /// The same counts seen from a later window.
+    fn at(self, window: u64) -> Self {
+        match window.saturating_sub(self.window) {
+            0 => self,
+            1 => Self { window, current: 0, previous: self.current },
+            _ => Self { window, current: 0, previous: 0 },
+        }
+    }
+}
+
+impl SlidingCounter {
+    /// Counts for `quota`.
+    pub const fn new(quota: Quota) -> Self {
+        Self { count: quota.count(), period_ns: quota.period_nanos() }
+    }
+
+    /// The counts at `now`, and how much of their window has passed. A clock behind the counts is taken to stand at the
+    /// beginning of their window.
+    fn seen(&self, counts: &Counts, now: Tick) -> (Counts, u64) {
+        let seen = counts.at(now.as_nanos() / self.period_ns);
+        (seen, now.as_nanos().saturating_sub(seen.window * self.period_ns))
+    }
+
+    /// How much of the window must have passed for `cost` to fit; `None` if it cannot fit in this window.
+    fn passed_needed(&self, counts: Counts, cost: u64) -> Option<u64> {
+        let room = u128::from(self.count.checked_sub(counts.current)?.checked_sub(cost)?);
+        if counts.previous == 0 {
+            return Some(0);
+        }
+        // previous·(period - passed) <= room·period
+        let (period, previous) = (u128::from(self.period_ns), u128::from(counts.previous));
+        let covered = room * period / previous;
+        let passed = u64::try_from(period.saturating_sub(covered)).ok()?;
+        (passed < self.period_ns).then_some(passed)
+    }
+
+    /// The first moment at which `cost` fits, and the counts then.
+    fn opening(&self, counts: &Counts, now: Tick, cost: u64) -> Option<(Tick, Counts)> {
+        let (mut seen, mut passed) = self.seen(counts, now);
+        loop {
+            if let Some(needed) = self.passed_needed(seen, cost) {
+                let at = seen.window.checked_mul(self.period_ns)?.checked_add(needed.max(passed))?;
+                return Some((Tick::from_nanos(at), seen));
+            }
+            // Two windows on, everything is forgotten and any cost up to the count fits.
+            (seen, passed) = (seen.at(seen.window.checked_add(1)?), 0);
+        }
+    }
+
+    fn facts(&self, counts: &Counts, now: Tick) -> Facts {
+        let (seen, passed) = self.seen(counts, now);
+        let left = u128::from(self.period_ns.saturating_sub(passed));
+        let weighed = (u128::from(seen.previous) * left).div_ceil(u128::from(self.period_ns));
+        let used = u64::try_from(weighed).unwrap_or(u64::MAX).saturating_add(seen.current);
+        let windows = if seen.current > 0 { 2 } else { u64::from(seen.previous > 0) };
+        let fresh = seen.window.saturating_add(windows).saturating_mul(self.period_ns);
+        let reset_ns = if windows == 0 { 0 } else { fresh.saturating_sub(now.as_nanos()) };
+        Facts { remaining: self.count.saturating_sub(used), reset_ns }
+    }
+}
+
+impl Algorithm for SlidingCounter {
+    type State = Counts;
+    type Change = Counts;
+
+    fn decide(&self, counts: &Counts, now: Tick, ask: Ask) -> Step<Counts> {
+        if self.period_ns == 0 {
+            return Step::UNLIMITED;
+        }
+        let before = self.facts(counts, now);
+        if ask.cost == 0 {
+            return Step::nothing(self.count, before);
+        }
+        let opening = if ask.cost > self.count { None } else { self.opening(counts, now, ask.cost) };
+        let Some((at, seen)) = opening else {
+            return Step::never(self.count, before.remaining, before.reset_ns);
+        };
+        let after = || {
+            let next = Counts { current: seen.current + ask.cost, ..seen };
+            (next, self.facts(&next, now))
+        };
+        Step::at(at, now, ask, self.count, after, before)
+    }
+
+    fn apply(&self, counts: &mut Counts, next: Counts) {
+        *counts = next;
+    }
+
+    fn claim(&self, change: &Counts, cost: u64, act: Tick) -> Claim {
+        Claim { cost, act, mark: change.window }
+    }
+
+    fn give_back(&self, counts: &Counts, back: GiveBack, _now: Tick) -> Option<Counts> {
+        let amount = back.amount.min(back.claim.cost);
+        let mut next = *counts;
+        match counts.window.checked_sub(back.claim.mark)? {
+            0 => next.current = next.current.saturating_sub(amount),
+            1 => next.previous = next.previous.saturating_sub(amount),
+            _ => return None,
+        }
+        (next != *counts).then_some(next)
+    }
+
+    fn charge(&self, counts: &Counts, extra: u64, now: Tick) -> Option<Counts> {
+        if self.period_ns == 0 || extra == 0 {
+            return None;
+        }
+        let (seen, _) = self.seen(counts, now);
+        Some(Counts { current: seen.current.saturating_add(extra), ..seen })
+    }
+
+    /// What counts at `now` counts in full in the new window.
+    fn retune(&self, counts: &Counts, now: Tick, quota: Quota) -> (Self, Counts) {
+        let new = Self::new(quota);
+        if new.period_ns == 0 || self.period_ns == 0 {
+            return (new, Counts::default());
+        }
+        let used = self.count - self.facts(counts, now).remaining;
+        let window = now.as_nanos() / new.period_ns;
+        (new, Counts { window, current: used.min(new.count), previous: 0 })
+    }
+
+    fn is_idle(&self, counts: &Counts, now: Tick) -> bool {
+        self.period_ns == 0 || self.facts(counts, now).reset_ns == 0
+    }
+}

@@ -1,0 +1,204 @@
+//! The sliding window log.
+
+use alloc::collections::VecDeque;
+
+use crate::decision::Facts;
+use crate::{Algorithm, Ask, Claim, GiveBack, Quota, Step, Tick};
+
+/// The sliding window log: remembers when everything was admitted, and is therefore exact.
+///
+/// **Guarantee**: at most `count` in every span shorter than or equal to the period, wherever it starts (a call exactly
+/// one period ago no longer counts). The quota's burst is not used.
+///
+/// **Formula**:
+/// ```text
+/// admit iff cost + sum of what was admitted in (now - period, now] <= count
+/// ```
+///
+/// **Weakness**: memory. It keeps up to `count` entries of 16 bytes for every key (calls at the same instant share one),
+/// and allocates while it grows. [`SubWindows`](crate::SubWindows) keeps the guarantee in constant memory and gives a
+/// little less than the limit.
+///
+/// # Examples
+/// ```
+/// use core::time::Duration;
+/// use tollgate_core::{Algorithm, Ask, Quota, SlidingLog, Tick};
+///
+/// let log = SlidingLog::new(Quota::per_second(2));
+/// let mut state = Default::default();
+/// let mut at = |ms| log.step(&mut state, Tick::ZERO + Duration::from_millis(ms), Ask::now(1));
+/// assert!(at(0).is_allowed() && at(900).is_allowed());
+/// assert_eq!(at(999).retry_after(), Some(Duration::from_millis(1)));
+/// assert!(at(1_000).is_allowed()); // the first has left the window
+/// assert_eq!(at(1_000).retry_after(), Some(Duration::from_millis(900)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlidingLog {
+    count: u64,
+    /// Zero means unlimited.
+    period_ns: u64,
+}
+
+/// The admissions a [`SlidingLog`] remembers, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    entries: VecDeque<Entry>,
+    /// The cost of all entries.
+    total: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    at_ns: u64,
+    cost: u64,
+}
+
+/// What changes in a [`Log`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogChange {
+    /// Something was admitted at `at`; what had left the window by `now` may be forgotten.
+    Add {
+        /// When it acts.
+        at: Tick,
+        /// What it cost.
+        cost: u64,
+        /// When it was decided.
+        now: Tick,
+    },
+    /// Something admitted at `at` was given back.
+    Remove {
+        /// When it would have acted.
+        at: Tick,
+        /// How much comes back.
+        amount: u64,
+    },
+}
+
+impl SlidingLog {
+    /// A log for `quota`.
+    pub const fn new(quota: Quota) -> Self {
+        Self { count: quota.count(), period_ns: quota.period_nanos() }
+    }
+
+    fn has_left(&self, entry: Entry, now_ns: u64) -> bool {
+        now_ns.saturating_sub(entry.at_ns) >= self.period_ns
+    }
+
+    fn in_window(&self, log: &Log, now: Tick) -> u64 {
+        let left = log.entries.iter().take_while(|entry| self.has_left(**entry, now.as_nanos()));
+        log.total - left.map(|entry| entry.cost).sum::<u64>()
+    }
+
+    /// The first moment that has room for `cost`, not before what was promised already.
+    fn opening(&self, log: &Log, now: Tick, cost: u64) -> Option<Tick> {
+        let newest = log.entries.back().map_or(0, |entry| entry.at_ns);
+        let mut at = now.as_nanos().max(newest);
+        let mut used = log.total;
+        for entry in &log.entries {
+            if used.saturating_add(cost) <= self.count && !self.has_left(*entry, at) {
+                break;
+            }
+            at = at.max(entry.at_ns.checked_add(self.period_ns)?);
+            used -= entry.cost;
+        }
+        Some(Tick::from_nanos(at))
+    }
+
+    fn facts(&self, log: &Log, now: Tick) -> Facts {
+        let remaining = self.count.saturating_sub(self.in_window(log, now));
+        let reset_ns = match log.entries.back() {
+            Some(newest) if !self.has_left(*newest, now.as_nanos()) => {
+                newest.at_ns.saturating_add(self.period_ns) - now.as_nanos()
+            }
+            _ => 0,
+        };
+        Facts { remaining, reset_ns }
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = Log;
+    type Change = LogChange;
+
+    fn decide(&self, log: &Log, now: Tick, ask: Ask) -> Step<LogChange> {
+        if self.period_ns == 0 {
+            return Step::UNLIMITED;
+        }
+        let before = self.facts(log, now);
+        if ask.cost > self.count {
+            return Step::never(self.count, before.remaining, before.reset_ns);
+        }
+        if ask.cost == 0 {
+            return Step::nothing(self.count, before);
+        }
+        let Some(at) = self.opening(log, now, ask.cost) else {
+            return Step::never(self.count, before.remaining, before.reset_ns);
+        };
+        let after = || {
+            let reset_ns = at.as_nanos().saturating_add(self.period_ns) - now.as_nanos();
+            let facts = Facts { remaining: before.remaining.saturating_sub(ask.cost), reset_ns };
+            (LogChange::Add { at, cost: ask.cost, now }, facts)
+        };
+        Step::at(at, now, ask, self.count, after, before)
+    }
+
+    fn apply(&self, log: &mut Log, change: LogChange) {
+        match change {
+            LogChange::Add { at, cost, now } => {
+                // Only what has left by `now` goes: a promise for later may still be taken back.
+                while let Some(oldest) =
+                    log.entries.front().filter(|oldest| self.has_left(**oldest, now.as_nanos()))
+                {
+                    log.total -= oldest.cost;
+                    log.entries.pop_front();
+                }
+                log.total += cost;
+                match log.entries.back_mut() {
+                    Some(newest) if newest.at_ns == at.as_nanos() => newest.cost += cost,
+                    _ => log.entries.push_back(Entry { at_ns: at.as_nanos(), cost }),
+                }
+            }
+            LogChange::Remove { at, amount } => {
+                if let Ok(index) = log.entries.binary_search_by_key(&at.as_nanos(), |entry| entry.at_ns) {
+                    let amount = amount.min(log.entries[index].cost);
+                    log.total -= amount;
+                    log.entries[index].cost -= amount;
+                    if log.entries[index].cost == 0 {
+                        log.entries.remove(index);
+                    }
+                }
+            }
+        }
+    }
+
+    fn claim(&self, change: &LogChange, cost: u64, act: Tick) -> Claim {
+        let at = match change {
+            LogChange::Add { at, .. } | LogChange::Remove { at, .. } => *at,
+        };
+        // Kept as the mark because a clock that stepped back may put the entry later than the caller's own moment.
+        Claim { cost, act, mark: at.as_nanos() }
+    }
+
+    fn give_back(&self, log: &Log, back: GiveBack, now: Tick) -> Option<LogChange> {
+        let at = Tick::from_nanos(back.claim.mark);
+        let index = log.entries.binary_search_by_key(&back.claim.mark, |entry| entry.at_ns).ok()?;
+        let amount = back.amount.min(back.claim.cost);
+        (amount > 0 && !self.has_left(log.entries[index], now.as_nanos()))
+            .then_some(LogChange::Remove { at, amount })
+    }
+
+    fn charge(&self, log: &Log, extra: u64, now: Tick) -> Option<LogChange> {
+        let newest = log.entries.back().map_or(now, |entry| now.max(Tick::from_nanos(entry.at_ns)));
+        let extra = extra.min(u64::MAX - log.total);
+        (extra > 0 && self.period_ns > 0).then_some(LogChange::Add { at: newest, cost: extra, now })
+    }
+
+    /// The log stays as it is. If the period grows, what had left the shorter window is already forgotten.
+    fn retune(&self, log: &Log, _now: Tick, quota: Quota) -> (Self, Log) {
+        (Self::new(quota), log.clone())
+    }
+
+    fn is_idle(&self, log: &Log, now: Tick) -> bool {
+        log.entries.back().is_none_or(|newest| self.has_left(*newest, now.as_nanos()))
+    }
+}

@@ -1,0 +1,177 @@
+//! Sub-windows: a sliding window in constant memory that never exceeds its limit.
+
+use alloc::vec::Vec;
+
+use crate::decision::Facts;
+use crate::{Algorithm, Ask, Claim, GiveBack, Quota, Step, Tick};
+
+/// Sub-windows: the window is cut into k parts, each with a count, and the part that the trailing window covers only
+/// partly is counted in full.
+///
+/// **Guarantee**: never more than `count` in any trailing window, like [`SlidingLog`](crate::SlidingLog), for k+1 counts
+/// whatever the limit. The quota's burst is not used.
+///
+/// **Formula**, with parts of `ceil(period / k)` and j the part that now lies in:
+/// ```text
+/// admit iff cost + sum of parts j-k ..= j <= count
+/// ```
+///
+/// **Weakness**: counting the oldest part in full holds a busy caller to about k/(k+1) of the limit: 91 % with the
+/// default of ten parts, 98 % with sixty.
+///
+/// # Examples
+/// ```
+/// use core::time::Duration;
+/// use tollgate_core::{Algorithm, Ask, Quota, SubWindows, Tick};
+///
+/// let parts = SubWindows::new(Quota::per_second(2)).parts(10);
+/// let mut state = Default::default();
+/// let mut at = |ms| parts.step(&mut state, Tick::ZERO + Duration::from_millis(ms), Ask::now(1));
+/// assert!(at(50).is_allowed() && at(950).is_allowed());
+/// // The first was at 50 ms, somewhere in the part up to 100 ms: it counts until that whole part is a second old.
+/// assert_eq!(at(1_050).retry_after(), Some(Duration::from_millis(50)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SubWindows {
+    count: u64,
+    /// Zero means unlimited.
+    period_ns: u64,
+    parts: u32,
+}
+
+/// The counts of the newest parts, newest last. Empty if nothing was ever admitted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    newest: u64,
+    counts: Vec<u64>,
+}
+
+/// What changes in [`Parts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartsChange {
+    part: u64,
+    /// Added to that part; taken from it if negative.
+    add: i128,
+}
+
+impl SubWindows {
+    /// Ten parts for `quota`.
+    pub const fn new(quota: Quota) -> Self {
+        Self { count: quota.count(), period_ns: quota.period_nanos(), parts: 10 }
+    }
+
+    /// The same limit in `parts` parts, from 1 to 1000; others are taken as the nearest of these.
+    #[must_use]
+    pub const fn parts(self, parts: u32) -> Self {
+        let parts = if parts == 0 { 1 } else { parts };
+        Self { parts: if parts > 1000 { 1000 } else { parts }, ..self }
+    }
+
+    fn part_ns(&self) -> u64 {
+        self.period_ns.div_ceil(u64::from(self.parts))
+    }
+
+    fn part_at(&self, now: Tick) -> u64 {
+        now.as_nanos() / self.part_ns()
+    }
+
+    /// What counts in part `part`, given that no newer one is used.
+    fn used(&self, state: &Parts, part: u64) -> u64 {
+        let gone = part.saturating_sub(state.newest).min(u64::from(self.parts) + 1) as usize;
+        state.counts.iter().skip(gone).fold(0, |sum: u64, count| sum.saturating_add(*count))
+    }
+
+    /// The first part, from `now` or the newest used on, in which `cost` fits.
+    fn opening(&self, state: &Parts, now: Tick, cost: u64) -> Option<u64> {
+        let first = self.part_at(now).max(state.newest);
+        let last = first.checked_add(u64::from(self.parts) + 1)?;
+        (first..=last).find(|part| self.used(state, *part).saturating_add(cost) <= self.count)
+    }
+
+    fn facts(&self, state: &Parts, now: Tick) -> Facts {
+        let part = self.part_at(now).max(state.newest);
+        let newest_used = state.counts.iter().rposition(|count| *count > 0);
+        let reset_ns = newest_used.map_or(0, |index| {
+            let used_part = state.newest - (state.counts.len() - 1 - index) as u64;
+            let forgotten = used_part.saturating_add(u64::from(self.parts) + 1);
+            forgotten.saturating_mul(self.part_ns()).saturating_sub(now.as_nanos())
+        });
+        Facts { remaining: self.count.saturating_sub(self.used(state, part)), reset_ns }
+    }
+}
+
+impl Algorithm for SubWindows {
+    type State = Parts;
+    type Change = PartsChange;
+
+    fn decide(&self, state: &Parts, now: Tick, ask: Ask) -> Step<PartsChange> {
+        if self.period_ns == 0 {
+            return Step::UNLIMITED;
+        }
+        let before = self.facts(state, now);
+        if ask.cost == 0 {
+            return Step::nothing(self.count, before);
+        }
+        let opening = if ask.cost > self.count { None } else { self.opening(state, now, ask.cost) };
+        let begin = opening.and_then(|part| part.checked_mul(self.part_ns()).map(|begin| (part, begin)));
+        let Some((part, begin)) = begin else {
+            return Step::never(self.count, before.remaining, before.reset_ns);
+        };
+        let after = || {
+            let forgotten = part.saturating_add(u64::from(self.parts) + 1).saturating_mul(self.part_ns());
+            let remaining = self.count - self.used(state, part) - ask.cost;
+            let facts = Facts { remaining, reset_ns: forgotten.saturating_sub(now.as_nanos()) };
+            (PartsChange { part, add: i128::from(ask.cost) }, facts)
+        };
+        Step::at(Tick::from_nanos(begin).max(now), now, ask, self.count, after, before)
+    }
+
+    fn apply(&self, state: &mut Parts, change: PartsChange) {
+        let length = self.parts as usize + 1;
+        state.counts.resize(length, 0);
+        let gone = change.part.saturating_sub(state.newest).min(length as u64) as usize;
+        state.counts.rotate_left(gone % length);
+        state.counts[length - gone..].fill(0);
+        state.newest = state.newest.max(change.part);
+        let age = (state.newest - change.part) as usize;
+        if let Some(count) = length.checked_sub(1 + age).map(|index| &mut state.counts[index]) {
+            let next = (i128::from(*count) + change.add).clamp(0, i128::from(u64::MAX));
+            *count = next as u64; // clamped
+        }
+    }
+
+    fn claim(&self, change: &PartsChange, cost: u64, act: Tick) -> Claim {
+        Claim { cost, act, mark: change.part }
+    }
+
+    fn give_back(&self, state: &Parts, back: GiveBack, now: Tick) -> Option<PartsChange> {
+        let part = back.claim.mark;
+        let amount = back.amount.min(back.claim.cost);
+        let counts = self.part_at(now).max(state.newest) - part.min(state.newest) <= u64::from(self.parts);
+        (amount > 0 && counts).then_some(PartsChange { part, add: -i128::from(amount) })
+    }
+
+    fn charge(&self, state: &Parts, extra: u64, now: Tick) -> Option<PartsChange> {
+        if self.period_ns == 0 || extra == 0 {
+            return None;
+        }
+        Some(PartsChange { part: self.part_at(now).max(state.newest), add: i128::from(extra) })
+    }
+
+    /// What counts at `now` counts as if it had just happened.
+    fn retune(&self, state: &Parts, now: Tick, quota: Quota) -> (Self, Parts) {
+        let new = Self { parts: self.parts, ..Self::new(quota) };
+        let mut carried = Parts::default();
+        if new.period_ns > 0 && self.period_ns > 0 {
+            let used = self.count - self.facts(state, now).remaining;
+            if let Some(change) = new.charge(&carried, used.min(new.count), now) {
+                new.apply(&mut carried, change);
+            }
+        }
+        (new, carried)
+    }
+
+    fn is_idle(&self, state: &Parts, now: Tick) -> bool {
+        self.period_ns == 0 || self.facts(state, now).reset_ns == 0
+    }
+}

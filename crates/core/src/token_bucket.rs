@@ -1,0 +1,222 @@
+//! The token bucket.
+
+use crate::decision::NEVER;
+use crate::level::{Band, CURVE_WORDS, Curve};
+use crate::refill::{self, Refill};
+use crate::{GiveBack, Quota, Tick};
+
+/// The token bucket: a bucket of `burst` tokens, refilled at a steady rate. The default, and the best all-rounder.
+///
+/// **Guarantee**: in any span of length T at most `burst + rate·T` is admitted, to the token, whatever the clock does;
+/// and whoever asks for less than that is never refused.
+///
+/// **Formula**, in units (see the module's source): `given(t)` rises with the rate, `level` counts what was ever
+/// consumed, `depth` is a full bucket.
+/// ```text
+/// start = max(level, given(now))                       what was not used in time is lost
+/// admit iff start + cost <= given(now) + depth;        level' = start + cost
+/// retry after: the first t with given(t) + depth >= start + cost
+/// ```
+/// GCRA is the same decision seen as a time; a leaky bucket used as a meter is its complement. A level has two advantages
+/// over a time: it is exact at every rate (a whole-nanosecond interval is 11 % wrong at 300 million/s), and a quota can
+/// change without rescaling it under the callers' feet.
+///
+/// **Weakness**: after an idle time a caller may send `burst` at once and the rate on top, so up to `burst + rate·W` in a
+/// window W. Use [`SlidingLog`](crate::SlidingLog) or [`SubWindows`](crate::SubWindows) where a window must never hold
+/// more than n.
+///
+/// # Examples
+/// ```
+/// use core::time::Duration;
+/// use tollgate_core::{Algorithm, Ask, Quota, Tick, TokenBucket};
+///
+/// let bucket = TokenBucket::new(Quota::per_second(3).burst(2));
+/// let mut level = 0; // the fresh state
+/// let mut ask = |at_ms: u64| bucket.step(&mut level, Tick::ZERO + Duration::from_millis(at_ms), Ask::now(1));
+/// assert!(ask(0).is_allowed());
+/// assert!(ask(0).is_allowed());
+/// assert_eq!(ask(0).retry_after(), Some(Duration::from_nanos(333_333_334))); // a third of a second, rounded up
+/// assert!(ask(334).is_allowed());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TokenBucket {
+    slope: u64,
+    inverse: u64,
+    unit: u64,
+    /// `brink = given + head` for a cost of one.
+    head: u64,
+    /// `floor = given + heel`.
+    heel: u64,
+    limit: u64,
+}
+
+/// A heel so high that no start is below any brink: how a bucket says that the quick path has no answer.
+const CLOSED: u64 = 1 << 63;
+
+impl TokenBucket {
+    /// A bucket for `quota`.
+    pub const fn new(quota: Quota) -> Self {
+        Self::on_line(Refill::of(quota), quota.burst_size(), 0)
+    }
+
+    /// A bucket whose floor lies `heel` above its line.
+    const fn on_line(line: Refill, limit: u64, heel: u64) -> Self {
+        let Refill { slope, inverse, unit, depth } = line;
+        if unit == 0 || unit > depth {
+            // Unlimited, or a burst of zero: not even one token fits.
+            return Self { slope, inverse, unit, head: heel, heel: CLOSED, limit };
+        }
+        Self { slope, inverse, unit, head: heel + depth - unit, heel, limit }
+    }
+
+    fn line(&self) -> Refill {
+        Refill { slope: self.slope, inverse: self.inverse, unit: self.unit, depth: self.depth() }
+    }
+
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.heel == CLOSED
+    }
+
+    #[inline]
+    fn depth(&self) -> u64 {
+        if self.is_closed() { 0 } else { self.head + self.unit - self.heel }
+    }
+
+    /// How far the floor lies above the line.
+    #[inline]
+    fn floor_offset(&self) -> u64 {
+        if self.is_closed() { self.head } else { self.heel }
+    }
+
+    #[inline]
+    fn floor(&self, now: Tick) -> u64 {
+        refill::given(self.slope, now) + self.floor_offset()
+    }
+
+    #[inline]
+    fn ceiling(&self, now: Tick) -> u64 {
+        self.floor(now) + self.depth()
+    }
+
+    /// Units of `cost`; `None` if it can never be had.
+    #[inline]
+    fn size(&self, cost: u64) -> Option<u64> {
+        self.unit.checked_mul(cost).filter(|size| *size <= self.depth())
+    }
+}
+
+impl Curve for TokenBucket {
+    #[inline]
+    fn band_of_one(&self, now: Tick) -> Band {
+        let given = refill::given(self.slope, now);
+        Band { floor: given + self.heel, brink: given + self.head, size: self.unit }
+    }
+
+    #[inline]
+    fn band(&self, now: Tick, cost: u64) -> Band {
+        let floor = self.floor(now);
+        match self.size(cost) {
+            Some(size) => Band { floor, brink: floor + self.depth() - size, size },
+            None => Band { floor: floor.max(1), brink: 0, size: 0 },
+        }
+    }
+
+    fn opening(&self, level: u64, now: Tick, cost: u64) -> Option<(Tick, u64)> {
+        let size = self.size(cost)?;
+        let start = level.max(self.floor(now));
+        // given(t) + offset + depth >= start + size
+        let target = start.saturating_add(size).saturating_sub(self.floor_offset() + self.depth());
+        match self.line().nanos_until(target, now) {
+            NEVER => None,
+            wait => Some((now.plus_nanos(wait), start)),
+        }
+    }
+
+    #[inline]
+    fn remaining(&self, level: u64, now: Tick) -> u64 {
+        let start = level.max(self.floor(now));
+        self.ceiling(now).saturating_sub(start).checked_div(self.unit).unwrap_or(u64::MAX)
+    }
+
+    #[inline]
+    fn reset_ns(&self, level: u64, now: Tick) -> u64 {
+        refill::nanos(self.slope, self.inverse, level.saturating_sub(self.floor(now)))
+    }
+
+    #[inline]
+    fn facts_of_one(&self, band: Band, start: u64, _now: Tick) -> (u64, u64) {
+        let remaining = (band.brink - start) / self.unit.max(1);
+        (remaining, refill::nanos(self.slope, self.inverse, start + band.size - band.floor))
+    }
+
+    #[inline]
+    fn wait_of_one(&self, start: u64, _band: Band, now: Tick) -> u64 {
+        self.line().nanos_until(start - self.head, now)
+    }
+
+    #[inline]
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    #[inline]
+    fn is_unlimited(&self) -> bool {
+        self.unit == 0
+    }
+
+    fn returned(&self, level: u64, back: GiveBack, now: Tick) -> Option<u64> {
+        let amount = self.unit.checked_mul(back.amount.min(back.claim.cost))?;
+        let later = level.checked_sub(back.claim.mark)?; // what was taken after the claim
+        let refund = if later == 0 {
+            amount // nobody came after: undoing is exact
+        } else if back.disturbed {
+            0
+        } else if back.claim.act > now {
+            // Those after it were promised their times on top of this claim; only what lies above them is free.
+            amount.saturating_sub(later)
+        } else if level > self.ceiling(now) {
+            0 // somebody has been promised a later time
+        } else {
+            // What time has restored since the claim is already back.
+            amount.min(back.claim.mark.saturating_sub(self.floor(now)))
+        };
+        (refund > 0).then(|| level - refund)
+    }
+
+    fn charged(&self, level: u64, extra: u64, now: Tick) -> u64 {
+        let size = self.unit.saturating_mul(extra);
+        level.max(self.floor(now)).saturating_add(size).min(LAST_LEVEL)
+    }
+
+    fn retuned(&self, level: u64, now: Tick, quota: Quota) -> (Self, u64) {
+        let line = Refill::of(quota);
+        let old_start = level.max(self.floor(now));
+        let (ceiling, unit) = (i128::from(self.ceiling(now)), i128::from(self.unit.max(1)));
+        // Tokens left (negative: owed) in units of the new line, rounded against the caller.
+        let left = ((ceiling - i128::from(old_start)) * i128::from(line.unit)).div_euclid(unit);
+        let left =
+            if self.is_unlimited() { i128::from(line.depth) } else { left.min(i128::from(line.depth)) };
+        // The new level is just above the old one, unless the line itself has already risen beyond.
+        let given = i128::from(line.given(now));
+        let lowest_ceiling = given + i128::from(line.depth);
+        let ceiling = lowest_ceiling.max(i128::from(old_start) + 1 + left);
+        let level = u64::try_from(ceiling - left).unwrap_or(LAST_LEVEL).min(LAST_LEVEL);
+        let heel = u64::try_from(ceiling - lowest_ceiling).unwrap_or(0).min(HIGHEST_HEEL);
+        (Self::on_line(line, quota.burst_size(), heel), level)
+    }
+
+    fn pack(&self) -> [u64; CURVE_WORDS] {
+        [self.slope, self.inverse, self.unit, self.head, self.heel, self.limit]
+    }
+
+    #[inline]
+    fn unpack([slope, inverse, unit, head, heel, limit]: [u64; CURVE_WORDS]) -> Self {
+        Self { slope, inverse, unit, head, heel, limit }
+    }
+}
+
+/// No level goes beyond this, so that adding a bucketful to one never overflows.
+const LAST_LEVEL: u64 = (3 << 62) - 1;
+/// The line stays below 2^63 and the depth within 2^62, so with this their sum with the heel fits 64 bits.
+const HIGHEST_HEEL: u64 = 1 << 62;
