@@ -68,6 +68,13 @@ pub trait Algorithm: Clone + fmt::Debug {
     where
         Self: Sized;
 
+    /// The mark that a claim made under this algorithm and `state` has after a [`retune`](Self::retune) to `new` and
+    /// `new_state`; `None` if it cannot be given back any more.
+    fn carry_mark(&self, mark: u64, state: &Self::State, new: &Self, new_state: &Self::State) -> Option<u64> {
+        let _ = (mark, state, new, new_state);
+        None
+    }
+
     /// Whether the state decides like a fresh one from `now` on, so that it may be forgotten.
     fn is_idle(&self, state: &Self::State, now: Tick) -> bool;
 

@@ -166,6 +166,12 @@ pub enum AnyState {
     Parts(Parts),
 }
 
+impl AnyState {
+    fn level(&self) -> u64 {
+        if let Self::Level(level) = self { *level } else { 0 }
+    }
+}
+
 /// What an admission by [`AnyAlgorithm`] changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyChange {
@@ -270,6 +276,25 @@ impl Algorithm for AnyAlgorithm {
             let (algorithm, state) = algorithm.retune(state, now, quota);
             (wrap!(Kind, algorithm), wrap!(State, state))
         })
+    }
+
+    fn carry_mark(&self, mark: u64, state: &AnyState, new: &Self, new_state: &AnyState) -> Option<u64> {
+        match (self, new) {
+            (Self::TokenBucket(a), Self::TokenBucket(b)) => {
+                a.carry_mark(mark, &state.level(), b, &new_state.level())
+            }
+            (Self::LeakyBucket(a), Self::LeakyBucket(b)) => {
+                a.carry_mark(mark, &state.level(), b, &new_state.level())
+            }
+            (Self::FixedWindow(a), Self::FixedWindow(b)) => {
+                a.carry_mark(mark, &state.level(), b, &new_state.level())
+            }
+            (Self::PacedWindow(a), Self::PacedWindow(b)) => {
+                a.carry_mark(mark, &state.level(), b, &new_state.level())
+            }
+            (Self::SlidingLog(_), Self::SlidingLog(_)) => Some(mark),
+            _ => None,
+        }
     }
 
     fn is_idle(&self, state: &AnyState, now: Tick) -> bool {

@@ -91,6 +91,10 @@ impl Curve for FixedWindow {
         (Self { windows }, level)
     }
 
+    fn unit(&self) -> u64 {
+        1
+    }
+
     fn pack(&self) -> [u64; CURVE_WORDS] {
         self.windows.pack()
     }

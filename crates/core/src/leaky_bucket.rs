@@ -157,6 +157,10 @@ impl Curve for LeakyBucket {
         Duration::from_nanos(self.patience_ns)
     }
 
+    fn unit(&self) -> u64 {
+        self.unit
+    }
+
     fn pack(&self) -> [u64; CURVE_WORDS] {
         [self.slope, self.inverse, self.unit, self.heel, self.limit, self.patience_ns]
     }

@@ -86,6 +86,9 @@ pub trait Curve: Copy + fmt::Debug + PartialEq {
     /// compare-and-swap that began under the old curve cannot succeed under the new one.
     fn retuned(&self, level: u64, now: Tick, quota: Quota) -> (Self, u64);
 
+    /// What one unit of cost adds to the level.
+    fn unit(&self) -> u64;
+
     /// How long a caller that says nothing about waiting may be delayed.
     #[inline]
     fn patience(&self) -> Duration {
@@ -192,6 +195,13 @@ impl<C: Curve> Algorithm for C {
 
     fn retune(&self, level: &u64, now: Tick, quota: Quota) -> (Self, u64) {
         self.retuned(*level, now, quota)
+    }
+
+    fn carry_mark(&self, mark: u64, level: &u64, new: &Self, new_level: &u64) -> Option<u64> {
+        // What was taken after the claim, in units of the new curve and rounded up, so that less comes back.
+        let later = u128::from(level.checked_sub(mark)?) * u128::from(new.unit());
+        let later = u64::try_from(later.div_ceil(u128::from(self.unit().max(1)))).ok()?;
+        new_level.checked_sub(later)
     }
 
     fn is_idle(&self, level: &u64, now: Tick) -> bool {

@@ -50,6 +50,14 @@ impl PacedWindow {
         // passed < period, so the share is below the count and fits.
         share as u64 + 1
     }
+
+    /// How much of a window must have passed before `total` of it may be used; `None` if it is over by then.
+    fn due(&self, total: u64) -> Option<u64> {
+        let Windows { count, period_ns, .. } = self.windows;
+        // The first `passed` with floor(passed·count / period) + 1 >= total.
+        let passed = (u128::from(total - 1) * u128::from(period_ns)).div_ceil(u128::from(count));
+        u64::try_from(passed).ok().filter(|passed| *passed < period_ns)
+    }
 }
 
 impl Curve for PacedWindow {
@@ -72,11 +80,13 @@ impl Curve for PacedWindow {
     fn opening(&self, level: u64, now: Tick, cost: u64) -> Option<(Tick, u64)> {
         let start = level.max(self.windows.floor(now));
         let (index, start) = self.windows.roomy(start, now, cost)?;
-        // The first moment with floor(passed·count / period) + 1 >= need.
-        let need = u128::from(start + cost - self.windows.floor_of(index));
-        let passed =
-            ((need - 1) * u128::from(self.windows.period_ns)).div_ceil(u128::from(self.windows.count));
-        let at = self.windows.begins(index)?.plus_nanos(passed as u64); // need <= count, so passed < period
+        let due = self.due(start + cost - self.windows.floor_of(index)).map(|passed| (index, start, passed));
+        // Above one call a nanosecond the last ones of a window fall due only when it is over: they go into the next.
+        let (index, start, passed) = match due {
+            Some(due) => due,
+            None => (index + 1, self.windows.floor_of(index + 1), self.due(cost)?),
+        };
+        let at = self.windows.begins(index)?.plus_nanos(passed);
         Some((at.max(now), start))
     }
 
@@ -114,6 +124,10 @@ impl Curve for PacedWindow {
     fn retuned(&self, level: u64, now: Tick, quota: Quota) -> (Self, u64) {
         let (windows, level) = self.windows.retuned(level, now, quota);
         (Self { windows }, level)
+    }
+
+    fn unit(&self) -> u64 {
+        1
     }
 
     fn pack(&self) -> [u64; CURVE_WORDS] {

@@ -70,7 +70,10 @@ impl Refill {
     /// A token of 2^f units, f as large as slope and depth allow.
     const fn rounded(count: u64, period: u64, burst: u64) -> Self {
         let burst = least(burst, MOST_UNITS);
-        let deepest = if burst == 0 { 62 } else { (MOST_UNITS / burst).ilog2() };
+        let deepest = match MOST_UNITS.checked_div(burst) {
+            Some(room) => room.ilog2(),
+            None => 62,
+        };
         let mut shift = deepest;
         loop {
             match scaled_ratio(count, period, FRACTION_BITS + shift) {

@@ -198,6 +198,11 @@ impl Algorithm for SlidingLog {
         (Self::new(quota), log.clone())
     }
 
+    /// Entries keep their times.
+    fn carry_mark(&self, mark: u64, _: &Log, _: &Self, _: &Log) -> Option<u64> {
+        Some(mark)
+    }
+
     fn is_idle(&self, log: &Log, now: Tick) -> bool {
         log.entries.back().is_none_or(|newest| self.has_left(*newest, now.as_nanos()))
     }

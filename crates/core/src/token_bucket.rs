@@ -172,11 +172,10 @@ impl Curve for TokenBucket {
             amount // nobody came after: undoing is exact
         } else if back.disturbed {
             0
-        } else if back.claim.act > now {
-            // Those after it were promised their times on top of this claim; only what lies above them is free.
-            amount.saturating_sub(later)
         } else if level > self.ceiling(now) {
-            0 // somebody has been promised a later time
+            // Those after it were promised their times on top of this claim; only what lies above them is free, and only
+            // as long as this claim's own time has not passed.
+            if back.claim.act >= now { amount.saturating_sub(later) } else { 0 }
         } else {
             // What time has restored since the claim is already back.
             amount.min(back.claim.mark.saturating_sub(self.floor(now)))
@@ -204,6 +203,10 @@ impl Curve for TokenBucket {
         let level = u64::try_from(ceiling - left).unwrap_or(LAST_LEVEL).min(LAST_LEVEL);
         let heel = u64::try_from(ceiling - lowest_ceiling).unwrap_or(0).min(HIGHEST_HEEL);
         (Self::on_line(line, quota.burst_size(), heel), level)
+    }
+
+    fn unit(&self) -> u64 {
+        self.unit
     }
 
     fn pack(&self) -> [u64; CURVE_WORDS] {

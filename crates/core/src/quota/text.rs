@@ -97,9 +97,9 @@ fn parse(text: &str) -> Result<Quota, String> {
 
 fn missing_period(rate: &str) -> String {
     match whole_number(rate) {
-        Ok(_) => format!(
-            "a period is missing after {rate:?}; expected for example {rate}/s or {rate} per 10s"
-        ),
+        Ok(_) => {
+            format!("a period is missing after {rate:?}; expected for example {rate}/s or {rate} per 10s")
+        }
         Err(problem) => problem,
     }
 }

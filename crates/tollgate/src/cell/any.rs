@@ -1,0 +1,128 @@
+//! The cell of an algorithm chosen at run time.
+
+use tollgate_core::{
+    Algorithm, AnyAlgorithm, AnyState, Ask, Decision, FixedWindow, GiveBack, LeakyBucket, PacedWindow, Quota,
+    Tick, TokenBucket,
+};
+
+use super::{AtomicCell, Cell, LockedCell, Retuned, Taken};
+
+/// A cell for any algorithm: atomic where one word is enough, locked otherwise.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AnyCell {
+    /// A token bucket.
+    TokenBucket(AtomicCell<TokenBucket>),
+    /// A leaky bucket.
+    LeakyBucket(AtomicCell<LeakyBucket>),
+    /// A fixed window.
+    FixedWindow(AtomicCell<FixedWindow>),
+    /// A paced window.
+    PacedWindow(AtomicCell<PacedWindow>),
+    /// Everything else.
+    Locked(LockedCell<AnyAlgorithm>),
+}
+
+macro_rules! each {
+    ($self:expr, $cell:ident => $body:expr) => {
+        match $self {
+            Self::TokenBucket($cell) => $body,
+            Self::LeakyBucket($cell) => $body,
+            Self::FixedWindow($cell) => $body,
+            Self::PacedWindow($cell) => $body,
+            Self::Locked($cell) => $body,
+        }
+    };
+}
+
+impl Cell<AnyAlgorithm> for AnyCell {
+    fn new(algorithm: AnyAlgorithm) -> Self {
+        match algorithm {
+            AnyAlgorithm::TokenBucket(curve) => Self::TokenBucket(AtomicCell::new(curve)),
+            AnyAlgorithm::LeakyBucket(curve) => Self::LeakyBucket(AtomicCell::new(curve)),
+            AnyAlgorithm::FixedWindow(curve) => Self::FixedWindow(AtomicCell::new(curve)),
+            AnyAlgorithm::PacedWindow(curve) => Self::PacedWindow(AtomicCell::new(curve)),
+            other => Self::Locked(LockedCell::new(other)),
+        }
+    }
+
+    #[inline]
+    fn quick_allow(&self, now: Tick) -> Option<bool> {
+        each!(self, cell => cell.quick_allow(now))
+    }
+
+    #[inline]
+    fn quick_check(&self, now: Tick, cost: u64) -> Option<Decision> {
+        each!(self, cell => cell.quick_check(now, cost))
+    }
+
+    fn quick_peek(&self, now: Tick, ask: Ask) -> Option<Decision> {
+        each!(self, cell => cell.quick_peek(now, ask))
+    }
+
+    #[inline]
+    fn quick_take(&self, now: Tick, ask: Ask) -> Option<Taken> {
+        each!(self, cell => cell.quick_take(now, ask))
+    }
+
+    fn take(&self, now: Tick, ask: Ask) -> Taken {
+        each!(self, cell => cell.take(now, ask))
+    }
+
+    fn shut(&self) {
+        each!(self, cell => cell.shut());
+    }
+
+    fn open(&self) {
+        each!(self, cell => cell.open());
+    }
+
+    fn algorithm(&self) -> AnyAlgorithm {
+        match self {
+            Self::TokenBucket(cell) => AnyAlgorithm::TokenBucket(cell.algorithm()),
+            Self::LeakyBucket(cell) => AnyAlgorithm::LeakyBucket(cell.algorithm()),
+            Self::FixedWindow(cell) => AnyAlgorithm::FixedWindow(cell.algorithm()),
+            Self::PacedWindow(cell) => AnyAlgorithm::PacedWindow(cell.algorithm()),
+            Self::Locked(cell) => cell.algorithm(),
+        }
+    }
+
+    fn snapshot(&self) -> (AnyAlgorithm, AnyState) {
+        match self {
+            Self::TokenBucket(cell) => level_of(AnyAlgorithm::TokenBucket, cell.snapshot()),
+            Self::LeakyBucket(cell) => level_of(AnyAlgorithm::LeakyBucket, cell.snapshot()),
+            Self::FixedWindow(cell) => level_of(AnyAlgorithm::FixedWindow, cell.snapshot()),
+            Self::PacedWindow(cell) => level_of(AnyAlgorithm::PacedWindow, cell.snapshot()),
+            Self::Locked(cell) => cell.snapshot(),
+        }
+    }
+
+    fn give_back(&self, back: GiveBack, now: Tick) -> bool {
+        each!(self, cell => cell.give_back(back, now))
+    }
+
+    fn charge(&self, extra: u64, now: Tick) {
+        each!(self, cell => cell.charge(extra, now));
+    }
+
+    fn retune(&self, now: Tick, quota: Quota) -> Retuned<AnyAlgorithm> {
+        match self {
+            Self::TokenBucket(cell) => retuned(AnyAlgorithm::TokenBucket, cell.retune(now, quota)),
+            Self::LeakyBucket(cell) => retuned(AnyAlgorithm::LeakyBucket, cell.retune(now, quota)),
+            Self::FixedWindow(cell) => retuned(AnyAlgorithm::FixedWindow, cell.retune(now, quota)),
+            Self::PacedWindow(cell) => retuned(AnyAlgorithm::PacedWindow, cell.retune(now, quota)),
+            Self::Locked(cell) => cell.retune(now, quota),
+        }
+    }
+}
+
+fn level_of<C>(kind: impl Fn(C) -> AnyAlgorithm, (curve, level): (C, u64)) -> (AnyAlgorithm, AnyState) {
+    (kind(curve), AnyState::Level(level))
+}
+
+fn retuned<C: Algorithm<State = u64>>(
+    kind: impl Fn(C) -> AnyAlgorithm,
+    change: Retuned<C>,
+) -> Retuned<AnyAlgorithm> {
+    Retuned { old: level_of(&kind, change.old), new: level_of(&kind, change.new) }
+}

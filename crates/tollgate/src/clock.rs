@@ -1,0 +1,45 @@
+//! Clocks, and the timers that go with them. Nothing outside this folder reads the time.
+
+mod coarse;
+mod manual;
+mod monotonic;
+#[cfg(feature = "tokio")]
+mod tokio;
+#[cfg(feature = "tsc")]
+mod tsc;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_core::Tick;
+
+pub use coarse::CoarseClock;
+pub use manual::ManualClock;
+pub use monotonic::MonotonicClock;
+#[cfg(feature = "tokio")]
+pub use tokio::{TokioClock, TokioTimer};
+#[cfg(feature = "tsc")]
+pub use tsc::TscClock;
+
+use crate::timer::{ThreadTimer, Timer};
+
+/// The clock a limiter uses unless told otherwise: [`TscClock`] with the feature `tsc`, else [`MonotonicClock`].
+#[cfg(feature = "tsc")]
+pub type DefaultClock = TscClock;
+/// The clock a limiter uses unless told otherwise: [`TscClock`] with the feature `tsc`, else [`MonotonicClock`].
+#[cfg(not(feature = "tsc"))]
+pub type DefaultClock = MonotonicClock;
+
+/// Something that tells the time.
+///
+/// Readings may stand still, and may even step back: a limiter then refuses where it might have admitted, and never the
+/// other way round.
+pub trait Clock: Clone + fmt::Debug + Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> Tick;
+
+    /// What wakes those who wait by this clock.
+    fn timer(&self) -> Arc<dyn Timer> {
+        ThreadTimer::shared()
+    }
+}

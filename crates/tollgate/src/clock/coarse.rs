@@ -1,0 +1,57 @@
+//! A clock that somebody else winds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tollgate_core::Tick;
+
+use super::{Clock, MonotonicClock};
+
+/// A clock whose reading is a load from memory, refreshed in the background.
+///
+/// A reading is at most one interval old (more if the machine is overloaded). A limiter on it admits at most
+/// `burst + rate·(T + interval)` over a span T, and is late by up to an interval in granting what time restores.
+/// Clones share one background thread, which ends when the last of them is dropped.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Clock, CoarseClock};
+///
+/// let clock = CoarseClock::new(Duration::from_millis(1));
+/// assert!(clock.now() <= clock.now());
+/// ```
+#[derive(Clone, Debug)]
+pub struct CoarseClock {
+    reading: Arc<AtomicU64>,
+}
+
+impl CoarseClock {
+    /// A clock that starts at zero now and is refreshed every `interval`.
+    pub fn new(interval: Duration) -> Self {
+        let reading = Arc::new(AtomicU64::new(0));
+        let (clock, weak) = (MonotonicClock::new(), Arc::downgrade(&reading));
+        std::thread::Builder::new()
+            .name("tollgate-clock".to_owned())
+            .spawn(move || refresh(&clock, &weak, interval))
+            .expect("the system lets us start a thread");
+        Self { reading }
+    }
+}
+
+fn refresh(clock: &MonotonicClock, reading: &Weak<AtomicU64>, interval: Duration) {
+    while let Some(reading) = reading.upgrade() {
+        reading.store(clock.now().as_nanos(), Ordering::Relaxed);
+        drop(reading);
+        std::thread::park_timeout(interval);
+    }
+}
+
+impl Clock for CoarseClock {
+    #[inline]
+    fn now(&self) -> Tick {
+        // Relaxed: nothing else is published with the time.
+        Tick::from_nanos(self.reading.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,92 @@
+//! tokio's time.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tollgate_core::Tick;
+
+use super::Clock;
+use crate::timer::Timer;
+
+/// tokio's clock, which `tokio::time::pause` stops and tests move; its timer is [`TokioTimer`].
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Limiter, Quota, TokioClock};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+/// # runtime.block_on(async {
+/// let limiter = Limiter::builder(Quota::per_hour(1)).clock(TokioClock::new()).build();
+/// let start = tokio::time::Instant::now();
+/// limiter.wait().await.unwrap();
+/// limiter.wait().await.unwrap(); // an hour later, by tokio's paused clock
+/// assert!(start.elapsed() >= Duration::from_secs(3_600));
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+pub struct TokioClock {
+    origin: Instant,
+    handle: Handle,
+}
+
+impl TokioClock {
+    /// A clock that starts at zero now, on the current runtime.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, as everything of tokio's time does.
+    pub fn new() -> Self {
+        Self { origin: Instant::now(), handle: Handle::current() }
+    }
+}
+
+impl Default for TokioClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Tick {
+        Tick::ZERO + self.origin.elapsed()
+    }
+
+    fn timer(&self) -> Arc<dyn Timer> {
+        Arc::new(TokioTimer { handle: self.handle.clone() })
+    }
+}
+
+/// Wakes from a task on a tokio runtime. Its ticks are a millisecond apart; the default
+/// [`ThreadTimer`](crate::ThreadTimer) is finer.
+#[derive(Clone, Debug)]
+pub struct TokioTimer {
+    handle: Handle,
+}
+
+impl TokioTimer {
+    /// A timer on the current runtime.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn new() -> Self {
+        Self { handle: Handle::current() }
+    }
+}
+
+impl Default for TokioTimer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Timer for TokioTimer {
+    fn wake_after(&self, delay: Duration, waker: Waker) {
+        self.handle.spawn(async move {
+            tokio::time::sleep(delay).await;
+            waker.wake();
+        });
+    }
+}

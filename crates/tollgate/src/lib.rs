@@ -1,0 +1,47 @@
+//! Rate limiters for Rust programs: exact, fast, fair, and testable without waiting.
+//!
+//! ```
+//! use tollgate::{Limiter, Quota};
+//!
+//! let limiter = Limiter::new(Quota::per_second(50).burst(200));
+//! if limiter.allow() {
+//!     // serve it
+//! }
+//! ```
+//!
+//! - [`Limiter`]: one state; [`allow`](Limiter::allow), [`check`](Limiter::check), [`reserve_n`](Limiter::reserve_n),
+//!   [`wait`](Limiter::wait).
+//! - [`Quota`] and the algorithms come from `tollgate-core`; choose one with [`Builder::kind`].
+//! - [`ManualClock`] makes tests of hours run in microseconds.
+//! - [`Sometimes`]: a log line now and then.
+//!
+//! # Features
+//! - `tsc` (default): [`TscClock`], which reads the processor's time-stamp counter.
+//! - `tokio`: `TokioClock` and `TokioTimer`, so that tokio's paused time drives limiters. Waiting needs no runtime in
+//!   particular: without this feature one background thread wakes everybody.
+
+pub mod cell;
+mod clock;
+mod limiter;
+mod queue;
+mod reservation;
+mod sometimes;
+mod sync;
+mod timer;
+mod wait;
+
+pub use cell::Held;
+#[cfg(feature = "tsc")]
+pub use clock::TscClock;
+pub use clock::{Clock, CoarseClock, DefaultClock, ManualClock, MonotonicClock};
+#[cfg(feature = "tokio")]
+pub use clock::{TokioClock, TokioTimer};
+pub use limiter::{Builder, Limiter};
+pub use reservation::Reservation;
+pub use sometimes::Sometimes;
+pub use timer::{ThreadTimer, Timer};
+pub use tollgate_core::{
+    Algorithm, AnyAlgorithm, Ask, Decision, FixedWindow, Kind, LeakyBucket, PacedWindow, Quota, QuotaError,
+    SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket, UnknownKind, Verdict,
+};
+pub use wait::{Wait, WaitError};

@@ -1,0 +1,336 @@
+//! The limiter.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{AnyAlgorithm, Ask, Decision, Kind, Quota, Tick, TokenBucket};
+
+use crate::cell::{Cell, Held, Taken};
+use crate::clock::{Clock, DefaultClock};
+use crate::queue::Shared;
+use crate::reservation::Reservation;
+use crate::timer::Timer;
+use crate::wait::{Grant, Wait};
+
+/// Limits how often something happens.
+///
+/// In any span of length T it admits at most `burst + rate·T` (for the default algorithm; the others state theirs), from
+/// any number of threads, whatever the clock does. A quota of zero never refills; [`Quota::UNLIMITED`] admits
+/// everything; a cost above the burst is refused for good, and says so.
+///
+/// Most callers want [`allow`](Self::allow) to drop what is too much, [`wait`](Self::wait) to slow down,
+/// [`reserve_n`](Self::reserve_n) to plan ahead, [`check`](Self::check) to tell a client when to come back. Each has a twin
+/// that takes the time as an argument.
+///
+/// Clones share one state. A check takes no lock and a refusal writes nothing.
+///
+/// # Examples
+/// Drop what is too much:
+/// ```
+/// use tollgate::{Limiter, Quota};
+///
+/// let limiter = Limiter::new(Quota::per_second(50).burst(200));
+/// if limiter.allow() {
+///     // serve it
+/// }
+/// ```
+/// Tell a client when to come back:
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Limiter, ManualClock, Quota};
+///
+/// let limiter = Limiter::builder(Quota::per_minute(6).burst(1)).clock(ManualClock::new()).build();
+/// assert!(limiter.check().is_allowed());
+/// let refused = limiter.check();
+/// assert_eq!(refused.retry_after(), Some(Duration::from_secs(10)));
+/// ```
+pub struct Limiter<A: Held = TokenBucket, C: Clock = DefaultClock> {
+    shared: Arc<Shared<A, C>>,
+}
+
+impl Limiter {
+    /// A token bucket on the default clock.
+    pub fn new(quota: Quota) -> Self {
+        Self::builder(quota).build()
+    }
+
+    /// A limiter with other than the usual clock, algorithm, timer or queue.
+    pub fn builder(quota: Quota) -> Builder<TokenBucket, DefaultClock> {
+        let algorithm = TokenBucket::new(quota);
+        Builder { quota, algorithm, clock: DefaultClock::new(), timer: None, longest_queue: LONGEST_QUEUE }
+    }
+}
+
+const LONGEST_QUEUE: usize = 65_536;
+
+impl<A: Held, C: Clock> Limiter<A, C> {
+    /// Whether one may happen now.
+    #[inline]
+    pub fn allow(&self) -> bool {
+        self.allow_at(self.shared.clock.now())
+    }
+
+    /// [`allow`](Self::allow) at an explicit time.
+    #[inline]
+    pub fn allow_at(&self, now: Tick) -> bool {
+        match self.shared.cell.quick_allow(now) {
+            Some(allowed) => allowed,
+            None => self.shared.slow_take(now, Ask::now(1)).decision.is_allowed(),
+        }
+    }
+
+    /// Whether `n` may happen now, all of them or none.
+    #[inline]
+    pub fn allow_n(&self, n: u64) -> bool {
+        self.allow_n_at(n, self.shared.clock.now())
+    }
+
+    /// [`allow_n`](Self::allow_n) at an explicit time.
+    #[inline]
+    pub fn allow_n_at(&self, n: u64, now: Tick) -> bool {
+        self.take(now, Ask::now(n)).decision.is_allowed()
+    }
+
+    /// Whether one may happen now, and everything a caller may want to know with that.
+    ///
+    /// With [`LeakyBucket::queue`](tollgate_core::LeakyBucket::queue) the answer may be to go ahead after a delay.
+    #[inline]
+    pub fn check(&self) -> Decision {
+        self.check_n(1)
+    }
+
+    /// [`check`](Self::check) at an explicit time.
+    #[inline]
+    pub fn check_at(&self, now: Tick) -> Decision {
+        self.check_n_at(1, now)
+    }
+
+    /// [`check`](Self::check) for `n`, all of them or none.
+    #[inline]
+    pub fn check_n(&self, n: u64) -> Decision {
+        self.check_n_at(n, self.shared.clock.now())
+    }
+
+    /// [`check_n`](Self::check_n) at an explicit time.
+    #[inline]
+    pub fn check_n_at(&self, n: u64, now: Tick) -> Decision {
+        match self.shared.cell.quick_check(now, n) {
+            Some(decision) => decision,
+            None => self.shared.slow_take(now, Ask::within(n, self.shared.patience())).decision,
+        }
+    }
+
+    /// What [`check_n`](Self::check_n) would answer, taking nothing.
+    pub fn peek_n(&self, n: u64) -> Decision {
+        self.peek_n_at(n, self.shared.clock.now())
+    }
+
+    /// [`peek_n`](Self::peek_n) at an explicit time.
+    pub fn peek_n_at(&self, n: u64, now: Tick) -> Decision {
+        let ask = Ask::now(n);
+        self.shared.cell.quick_peek(now, ask).unwrap_or_else(|| self.shared.slow_peek(now, ask))
+    }
+
+    /// What [`check`](Self::check) would answer, taking nothing.
+    pub fn peek(&self) -> Decision {
+        self.peek_n(1)
+    }
+
+    /// [`peek`](Self::peek) at an explicit time.
+    pub fn peek_at(&self, now: Tick) -> Decision {
+        self.peek_n_at(1, now)
+    }
+
+    /// Takes `n`, now or for the first moment they can be had. A reservation does not queue: it is made from what is not
+    /// promised yet, ahead of those who [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// The refusal, if they can never be had.
+    pub fn reserve_n(&self, n: u64) -> Result<Reservation<'_, A, C>, Decision> {
+        self.reserve_n_at(n, self.shared.clock.now())
+    }
+
+    /// [`reserve_n`](Self::reserve_n) at an explicit time.
+    ///
+    /// # Errors
+    /// The refusal, if they can never be had.
+    pub fn reserve_n_at(&self, n: u64, now: Tick) -> Result<Reservation<'_, A, C>, Decision> {
+        self.reserve(now, Ask::whenever(n))
+    }
+
+    /// Takes `n` if they can be had within `longest_wait`.
+    ///
+    /// # Errors
+    /// The refusal; its `retry_after` says when the same question will be answered better.
+    pub fn reserve_within(&self, n: u64, longest_wait: Duration) -> Result<Reservation<'_, A, C>, Decision> {
+        self.reserve_within_at(n, longest_wait, self.shared.clock.now())
+    }
+
+    /// [`reserve_within`](Self::reserve_within) at an explicit time.
+    ///
+    /// # Errors
+    /// The refusal; its `retry_after` says when the same question will be answered better.
+    pub fn reserve_within_at(
+        &self,
+        n: u64,
+        longest_wait: Duration,
+        now: Tick,
+    ) -> Result<Reservation<'_, A, C>, Decision> {
+        self.reserve(now, Ask::within(n, longest_wait))
+    }
+
+    /// Waits for one.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, Quota, WaitError};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Limiter::new(Quota::per_second(1_000).burst(1));
+    /// limiter.wait().await?;
+    /// limiter.wait().within(Duration::from_millis(100)).await?; // a millisecond later
+    /// # Ok::<(), WaitError>(())
+    /// # }).unwrap();
+    /// # let limiter = Limiter::new(Quota::per_second(1_000).burst(1));
+    /// limiter.wait().block()?; // from a thread
+    /// # Ok::<(), WaitError>(())
+    /// ```
+    pub fn wait(&self) -> Wait<'_, A, C> {
+        self.wait_n(1)
+    }
+
+    /// Waits for `n`, all of them together. Whoever waits behind is not let past, so a large `n` does get its turn.
+    pub fn wait_n(&self, n: u64) -> Wait<'_, A, C> {
+        Wait::new(&self.shared, n)
+    }
+
+    /// Changes the quota. What was used stays used: nobody gets a free burst, no debt is forgiven, reservations keep
+    /// their times, and everybody who waits is re-timed. Those whose deadline can no longer be kept are told at once.
+    pub fn set_quota(&self, quota: Quota) {
+        self.set_quota_at(quota, self.shared.clock.now());
+    }
+
+    /// [`set_quota`](Self::set_quota) at an explicit time.
+    pub fn set_quota_at(&self, quota: Quota, now: Tick) {
+        self.shared.set_quota(quota, now);
+    }
+
+    /// The quota in force.
+    pub fn quota(&self) -> Quota {
+        self.shared.quota()
+    }
+
+    /// How many are waiting.
+    pub fn waiting(&self) -> usize {
+        self.shared.waiting()
+    }
+
+    /// Ends all waiting: everybody in line, and whoever comes to [`wait`](Self::wait) later, gets
+    /// [`WaitError::Closed`](crate::WaitError::Closed). The other verbs go on as before.
+    pub fn close(&self) {
+        self.shared.close();
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &C {
+        &self.shared.clock
+    }
+
+    #[inline]
+    fn take(&self, now: Tick, ask: Ask) -> Taken {
+        match self.shared.cell.quick_take(now, ask) {
+            Some(taken) => taken,
+            None => self.shared.slow_take(now, ask),
+        }
+    }
+
+    fn reserve(&self, now: Tick, ask: Ask) -> Result<Reservation<'_, A, C>, Decision> {
+        let epoch = self.shared.epoch();
+        let Taken { decision, claim } = self.take(now, ask);
+        if !decision.is_admitted() {
+            return Err(decision);
+        }
+        let act = now + decision.delay();
+        Ok(Reservation::new(&self.shared, Grant { decision, claim, epoch }, act))
+    }
+}
+
+impl<A: Held, C: Clock> Clone for Limiter<A, C> {
+    /// Another handle on the same state.
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<A: Held, C: Clock> fmt::Debug for Limiter<A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("quota", &self.quota())
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Builds a [`Limiter`].
+///
+/// # Examples
+/// ```
+/// use tollgate::{Kind, Limiter, ManualClock, Quota};
+///
+/// let limiter = Limiter::builder(Quota::per_minute(100))
+///     .kind(Kind::SlidingLog)
+///     .clock(ManualClock::new())
+///     .longest_queue(1_000)
+///     .build();
+/// assert!(limiter.allow_n(100));
+/// assert!(!limiter.allow());
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder builds nothing until build() is called"]
+pub struct Builder<A, C> {
+    quota: Quota,
+    algorithm: A,
+    clock: C,
+    timer: Option<Arc<dyn Timer>>,
+    longest_queue: usize,
+}
+
+impl<A: Held, C: Clock> Builder<A, C> {
+    /// Uses the algorithm of that kind, chosen at run time.
+    pub fn kind(self, kind: Kind) -> Builder<AnyAlgorithm, C> {
+        let algorithm = AnyAlgorithm::new(kind, self.quota);
+        self.algorithm(|_| algorithm)
+    }
+
+    /// Uses the algorithm that `make` makes of the quota, chosen at compile time.
+    pub fn algorithm<B: Held>(self, make: impl FnOnce(Quota) -> B) -> Builder<B, C> {
+        let Self { quota, clock, timer, longest_queue, .. } = self;
+        Builder { quota, algorithm: make(quota), clock, timer, longest_queue }
+    }
+
+    /// Uses `clock`, and its timer unless another is set.
+    pub fn clock<D: Clock>(self, clock: D) -> Builder<A, D> {
+        let Self { quota, algorithm, timer, longest_queue, .. } = self;
+        Builder { quota, algorithm, clock, timer, longest_queue }
+    }
+
+    /// Wakes those who wait by `timer`.
+    pub fn timer(self, timer: impl Timer + 'static) -> Self {
+        Self { timer: Some(Arc::new(timer)), ..self }
+    }
+
+    /// Lets at most `waiters` wait; further ones are refused at once. The default is 65 536.
+    pub fn longest_queue(self, waiters: usize) -> Self {
+        Self { longest_queue: waiters, ..self }
+    }
+
+    /// The limiter.
+    pub fn build(self) -> Limiter<A, C> {
+        let Self { quota, algorithm, clock, timer, longest_queue } = self;
+        let timer = timer.unwrap_or_else(|| clock.timer());
+        Limiter { shared: Arc::new(Shared::new(algorithm, quota, clock, timer, longest_queue)) }
+    }
+}

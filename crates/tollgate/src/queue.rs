@@ -1,0 +1,387 @@
+//! The queue of those who wait: first come, first served, with one alarm for all of them.
+//!
+//! Nobody who waits has been promised a time. The head of the queue is admitted when the state admits it; whoever gives
+//! up just leaves the line; a new quota changes when the head is due and nothing else. While anybody waits the cell
+//! is shut, so that those who do not wait cannot slip past.
+//!
+//! Grants are made under the queue's lock, by whoever finds them due: the timer, a waiter that has just lined up, or
+//! somebody who gives something back. The wakers are called after the lock is released.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
+
+use crate::cell::{Cell, Held, Retuned, Taken};
+use crate::clock::Clock;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use crate::timer::Timer;
+use crate::wait::{Grant, Phase, WaitError, Waiter};
+
+/// A limiter's state with everything around it; what all clones of a limiter share.
+#[derive(Debug)]
+pub(crate) struct Shared<A: Held, C> {
+    pub(crate) clock: C,
+    pub(crate) cell: A::Cell,
+    /// How often something was given back and not taken again at once.
+    returns: AtomicU64,
+    /// How often the quota changed.
+    generation: AtomicU64,
+    timer: Arc<dyn Timer>,
+    longest_queue: usize,
+    queue: Mutex<Queue<A>>,
+}
+
+#[derive(Debug)]
+struct Queue<A: Algorithm> {
+    quota: Quota,
+    closed: bool,
+    /// In order of arrival. Those who gave up stay until they reach the head or are too many.
+    line: VecDeque<Arc<Waiter>>,
+    /// How many of them still wait.
+    waiting: usize,
+    /// The state as it will be when everybody in line has been served, if somebody asked.
+    tail: Option<A::State>,
+    /// The alarm that counts: its number, and when it rings.
+    alarm: Option<(u64, Tick)>,
+    alarms_set: u64,
+    /// The latest changes of quota, so that older claims can still be given back.
+    retuned: VecDeque<Retuned<A>>,
+}
+
+/// How many changes of quota a claim may outlive.
+const RETUNED_KEPT: usize = 8;
+
+/// What a pass over the queue did: whom to wake, and how much was granted.
+#[derive(Default)]
+struct Served {
+    wakers: Vec<Waker>,
+    cost: u64,
+}
+
+impl Served {
+    fn wake(self) {
+        for waker in self.wakers {
+            waker.wake();
+        }
+    }
+}
+
+/// Where a claim stands among the returns and changes of quota.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Epoch {
+    returns: u64,
+    generation: u64,
+}
+
+impl<A: Held, C: Clock> Shared<A, C> {
+    pub(crate) fn new(algorithm: A, quota: Quota, clock: C, timer: Arc<dyn Timer>, longest: usize) -> Self {
+        let queue = Queue {
+            quota,
+            closed: false,
+            line: VecDeque::new(),
+            waiting: 0,
+            tail: None,
+            alarm: None,
+            alarms_set: 0,
+            retuned: VecDeque::new(),
+        };
+        let (returns, generation) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (cell, queue) = (A::Cell::new(algorithm), Mutex::new(queue));
+        Self { clock, cell, returns, generation, timer, longest_queue: longest, queue }
+    }
+
+    pub(crate) fn quota(&self) -> Quota {
+        lock(&self.queue).quota
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        lock(&self.queue).waiting
+    }
+
+    /// To be read before a claim is made: a return in between then counts as one after it, which errs on the safe side.
+    pub(crate) fn epoch(&self) -> Epoch {
+        let (returns, generation) =
+            (self.returns.load(Ordering::Acquire), self.generation.load(Ordering::Acquire));
+        Epoch { returns, generation }
+    }
+
+    /// What the quick path could not answer: somebody waits, or the quota is just changing.
+    #[cold]
+    pub(crate) fn slow_take(&self, now: Tick, ask: Ask) -> Taken {
+        let mut queue = lock(&self.queue);
+        if queue.waiting == 0 || ask.patience() > Duration::ZERO {
+            // A promise is made from what is not promised yet, and does not queue.
+            queue.tail = None;
+            return self.cell.take(now, ask);
+        }
+        Taken { decision: self.behind_the_line(&mut queue, now, ask), claim: None }
+    }
+
+    /// What somebody who lined up now would be told.
+    #[cold]
+    pub(crate) fn slow_peek(&self, now: Tick, ask: Ask) -> Decision {
+        let mut queue = lock(&self.queue);
+        self.behind_the_line(&mut queue, now, ask)
+    }
+
+    #[cold]
+    pub(crate) fn patience(&self) -> Duration {
+        self.cell.algorithm().patience()
+    }
+
+    fn behind_the_line(&self, queue: &mut Queue<A>, now: Tick, ask: Ask) -> Decision {
+        let algorithm = self.project(queue, now);
+        let tail = queue.tail.as_ref().expect("just projected");
+        algorithm.decide(tail, now, ask).decision
+    }
+
+    /// Makes sure that the tail is known.
+    fn project(&self, queue: &mut Queue<A>, now: Tick) -> A {
+        let (algorithm, mut state) = self.cell.snapshot();
+        if queue.tail.is_none() {
+            for waiter in &queue.line {
+                if waiter.is_waiting() {
+                    let _ = algorithm.step(&mut state, now, Ask::whenever(waiter.cost));
+                }
+            }
+            queue.tail = Some(state);
+        }
+        algorithm
+    }
+
+    /// Lines up, or says why not.
+    pub(crate) fn line_up(self: &Arc<Self>, waiter: &Arc<Waiter>, now: Tick) -> Result<(), WaitError> {
+        let mut queue = lock(&self.queue);
+        self.may_line_up(&mut queue, waiter, now)?;
+        queue.line.push_back(Arc::clone(waiter));
+        queue.waiting += 1;
+        if queue.waiting == 1 {
+            self.cell.shut();
+            self.serve(queue, now);
+        }
+        Ok(())
+    }
+
+    fn may_line_up(&self, queue: &mut Queue<A>, waiter: &Waiter, now: Tick) -> Result<(), WaitError> {
+        if queue.closed {
+            return Err(WaitError::Closed);
+        }
+        if queue.waiting >= self.longest_queue {
+            return Err(WaitError::Full { waiting: queue.waiting });
+        }
+        let fresh = self.cell.algorithm().decide(&A::State::default(), now, Ask::now(waiter.cost)).decision;
+        if fresh.is_never() {
+            return Err(WaitError::Never { cost: waiter.cost, limit: fresh.limit() });
+        }
+        // Without a deadline the rest need not be known, unless nobody is in line: then it may be that nothing ever comes.
+        if waiter.deadline < Tick::MAX || queue.tail.is_some() || queue.waiting == 0 {
+            let algorithm = self.project(queue, now);
+            let tail = queue.tail.as_mut().expect("just projected");
+            let step = algorithm.decide(tail, now, Ask::whenever(waiter.cost));
+            if step.decision.is_never() {
+                return Err(WaitError::Never { cost: waiter.cost, limit: step.decision.limit() });
+            }
+            let delay = step.decision.delay();
+            if now + delay > waiter.deadline {
+                return Err(WaitError::TooLate { would_take: delay });
+            }
+            if let Some(change) = step.change {
+                algorithm.apply(tail, change);
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the line, or hands on a grant that nobody will use.
+    pub(crate) fn leave(self: &Arc<Self>, waiter: &Waiter) {
+        let now = self.clock.now();
+        let mut queue = lock(&self.queue);
+        match waiter.take_phase() {
+            Phase::Waiting(_) => {
+                queue.waiting -= 1;
+                queue.tail = None;
+                if queue.line.len() > 2 * queue.waiting + 64 {
+                    queue.line.retain(|other| other.is_waiting());
+                }
+                self.serve(queue, now);
+            }
+            Phase::Granted(grant) => {
+                if let Some(claim) = grant.claim {
+                    self.take_back(queue, claim, claim.cost, grant.epoch, now);
+                }
+            }
+            Phase::Refused(_) | Phase::Gone => {}
+        }
+    }
+
+    /// Gives back part of a claim, and lets those who wait have it.
+    pub(crate) fn give_back(self: &Arc<Self>, claim: Claim, amount: u64, epoch: Epoch, now: Tick) {
+        self.take_back(lock(&self.queue), claim, amount, epoch, now);
+    }
+
+    fn take_back(
+        self: &Arc<Self>,
+        mut queue: MutexGuard<'_, Queue<A>>,
+        claim: Claim,
+        amount: u64,
+        epoch: Epoch,
+        now: Tick,
+    ) {
+        let Some(mark) = self.carried_mark(&queue, claim.mark, epoch) else {
+            return;
+        };
+        let disturbed = self.returns.load(Ordering::Relaxed) != epoch.returns;
+        let back = GiveBack { claim: Claim { mark, ..claim }, amount, disturbed };
+        if !self.cell.give_back(back, now) {
+            return;
+        }
+        queue.tail = None;
+        let served = self.pass(&mut queue, now);
+        // What was taken again in the same instant leaves the state as it was, and disturbs no other claim.
+        if served.cost < amount {
+            self.returns.fetch_add(1, Ordering::AcqRel);
+        }
+        drop(queue);
+        served.wake();
+    }
+
+    fn carried_mark(&self, queue: &Queue<A>, mark: u64, epoch: Epoch) -> Option<u64> {
+        let changes = self.generation.load(Ordering::Relaxed) - epoch.generation;
+        let first = queue.retuned.len().checked_sub(usize::try_from(changes).ok()?)?;
+        queue
+            .retuned
+            .range(first..)
+            .try_fold(mark, |mark, Retuned { old, new }| old.0.carry_mark(mark, &old.1, &new.0, &new.1))
+    }
+
+    /// Charges what something cost beyond what was asked for.
+    pub(crate) fn charge(&self, extra: u64, now: Tick) {
+        let mut queue = lock(&self.queue);
+        queue.tail = None;
+        self.cell.charge(extra, now);
+    }
+
+    /// Changes the quota, and re-times everybody who waits.
+    pub(crate) fn set_quota(self: &Arc<Self>, quota: Quota, now: Tick) {
+        let mut queue = lock(&self.queue);
+        queue.quota = quota;
+        queue.tail = None;
+        let retuned = self.cell.retune(now, quota);
+        if queue.retuned.len() == RETUNED_KEPT {
+            queue.retuned.pop_front();
+        }
+        queue.retuned.push_back(retuned);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        let mut hopeless = self.refuse_hopeless(&mut queue, now);
+        let served = self.pass(&mut queue, now);
+        drop(queue);
+        hopeless.extend(served.wakers);
+        Served { wakers: hopeless, cost: 0 }.wake();
+    }
+
+    /// Refuses those who can no longer be served in time, or at all.
+    fn refuse_hopeless(&self, queue: &mut Queue<A>, now: Tick) -> Vec<Waker> {
+        let (algorithm, mut state) = self.cell.snapshot();
+        let mut wakers = Vec::new();
+        for waiter in queue.line.iter().filter(|waiter| waiter.is_waiting()) {
+            let step = algorithm.decide(&state, now, Ask::whenever(waiter.cost));
+            let delay = step.decision.delay();
+            let error = if step.decision.is_never() {
+                // At rate zero they stay: the next change may help. Above the limit nothing will.
+                let above = waiter.cost > step.decision.limit();
+                (above || waiter.deadline < Tick::MAX)
+                    .then_some(WaitError::Never { cost: waiter.cost, limit: step.decision.limit() })
+            } else {
+                (now + delay > waiter.deadline).then_some(WaitError::TooLate { would_take: delay })
+            };
+            match (error, step.change) {
+                (Some(error), _) => {
+                    queue.waiting -= 1;
+                    wakers.extend(waiter.resolve(Phase::Refused(error)));
+                }
+                (None, Some(change)) => algorithm.apply(&mut state, change),
+                (None, None) => {}
+            }
+        }
+        wakers
+    }
+
+    /// Turns everybody away, now and from now on.
+    pub(crate) fn close(&self) {
+        let mut queue = lock(&self.queue);
+        queue.closed = true;
+        queue.waiting = 0;
+        queue.tail = None;
+        let line = std::mem::take(&mut queue.line);
+        let wakers = line.iter().filter(|waiter| waiter.is_waiting());
+        let wakers = wakers.filter_map(|waiter| waiter.resolve(Phase::Refused(WaitError::Closed))).collect();
+        self.cell.open();
+        drop(queue);
+        Served { wakers, cost: 0 }.wake();
+    }
+
+    fn serve(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A>>, now: Tick) {
+        let served = self.pass(&mut queue, now);
+        drop(queue);
+        served.wake();
+    }
+
+    /// Grants whatever is due, opens the cell if nobody is left, and sets the alarm otherwise.
+    fn pass(self: &Arc<Self>, queue: &mut Queue<A>, now: Tick) -> Served {
+        let mut served = Served::default();
+        while let Some(head) = queue.line.front() {
+            if !head.is_waiting() {
+                queue.line.pop_front();
+                continue;
+            }
+            let epoch = self.epoch();
+            let Taken { decision, claim } = self.cell.take(now, Ask::now(head.cost));
+            if !decision.is_allowed() {
+                if let Some(wait) = decision.retry_after() {
+                    let pause = if served.cost > 0 { self.timer.granularity() } else { Duration::ZERO };
+                    self.set_alarm(queue, now, wait.max(pause));
+                }
+                return served;
+            }
+            served.cost = served.cost.saturating_add(head.cost);
+            queue.waiting -= 1;
+            served.wakers.extend(head.resolve(Phase::Granted(Grant { decision, claim, epoch })));
+            queue.line.pop_front();
+        }
+        queue.tail = None;
+        self.cell.open();
+        served
+    }
+
+    fn set_alarm(self: &Arc<Self>, queue: &mut Queue<A>, now: Tick, wait: Duration) {
+        let due = now + wait;
+        if queue.alarm.is_some_and(|(_, earlier)| earlier <= due) {
+            return;
+        }
+        queue.alarms_set += 1;
+        queue.alarm = Some((queue.alarms_set, due));
+        let alarm = Alarm { shared: Arc::clone(self), number: queue.alarms_set };
+        self.timer.wake_after(wait, Waker::from(Arc::new(alarm)));
+    }
+}
+
+/// Rings for one queue.
+struct Alarm<A: Held, C> {
+    shared: Arc<Shared<A, C>>,
+    number: u64,
+}
+
+impl<A: Held, C: Clock> Wake for Alarm<A, C> {
+    fn wake(self: Arc<Self>) {
+        let now = self.shared.clock.now();
+        let mut queue = lock(&self.shared.queue);
+        // An earlier alarm may have overtaken this one; then the other one stays set.
+        if queue.alarm.is_some_and(|(number, _)| number == self.number) {
+            queue.alarm = None;
+        }
+        self.shared.serve(queue, now);
+    }
+}

@@ -1,0 +1,118 @@
+//! Something taken, which can be given back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Decision, Tick};
+
+use crate::cell::Held;
+use crate::clock::{Clock, DefaultClock};
+use crate::queue::Shared;
+use crate::wait::Grant;
+
+/// A slot that was taken, now or for later: act at [`act_time`](Self::act_time), not before.
+///
+/// The time is a promise: it is kept even if the quota changes. Dropping a reservation keeps the slot; to give it back,
+/// [`cancel`](Self::cancel) it before its time, or [`settle`](Self::settle) it with what it really cost.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Limiter, ManualClock, Quota};
+///
+/// let limiter = Limiter::builder(Quota::per_second(10).burst(2)).clock(ManualClock::new()).build();
+/// let first = limiter.reserve_n(2).unwrap();
+/// assert_eq!(first.delay(), Duration::ZERO);
+/// let second = limiter.reserve_n(2).unwrap();
+/// assert_eq!(second.delay(), Duration::from_millis(200));
+/// second.cancel();
+/// assert_eq!(limiter.reserve_n(1).unwrap().delay(), Duration::from_millis(100));
+/// ```
+pub struct Reservation<'a, A: Held = tollgate_core::TokenBucket, C: Clock = DefaultClock> {
+    shared: &'a Arc<Shared<A, C>>,
+    grant: Grant,
+    act: Tick,
+}
+
+impl<'a, A: Held, C: Clock> Reservation<'a, A, C> {
+    pub(crate) fn new(shared: &'a Arc<Shared<A, C>>, grant: Grant, act: Tick) -> Self {
+        Self { shared, grant, act }
+    }
+
+    /// The decision that granted it.
+    pub fn decision(&self) -> Decision {
+        self.grant.decision
+    }
+
+    /// When to act, by the limiter's clock.
+    pub fn act_time(&self) -> Tick {
+        self.act
+    }
+
+    /// How long from now until it is time to act.
+    pub fn delay(&self) -> Duration {
+        self.delay_at(self.shared.clock.now())
+    }
+
+    /// How long from `now` until it is time to act.
+    pub fn delay_at(&self, now: Tick) -> Duration {
+        self.act.since(now)
+    }
+
+    /// Gives the slot back, as far as others have not already been promised times on top of it. Too late once its time
+    /// has passed.
+    pub fn cancel(self) {
+        let now = self.shared.clock.now();
+        self.cancel_at(now);
+    }
+
+    /// [`cancel`](Self::cancel) at an explicit time.
+    pub fn cancel_at(self, now: Tick) {
+        if self.act >= now {
+            self.give_back(u64::MAX, now);
+        }
+    }
+
+    /// Says what it really cost: what was taken too much comes back, as far as time has not restored it already; what was
+    /// taken too little is charged, and those who come later wait for it.
+    pub fn settle(self, actual: u64) {
+        let now = self.shared.clock.now();
+        self.settle_at(actual, now);
+    }
+
+    /// [`settle`](Self::settle) at an explicit time.
+    pub fn settle_at(self, actual: u64, now: Tick) {
+        let Some(claim) = self.grant.claim else {
+            return; // nothing is counted where nothing is limited
+        };
+        if actual < claim.cost {
+            self.give_back(claim.cost - actual, now);
+        } else if actual > claim.cost {
+            self.shared.charge(actual - claim.cost, now);
+        }
+    }
+
+    /// Gives `amount` of it back, after it was used for less: `settle` by the difference.
+    pub fn refund(self, amount: u64) {
+        let now = self.shared.clock.now();
+        self.refund_at(amount, now);
+    }
+
+    /// [`refund`](Self::refund) at an explicit time.
+    pub fn refund_at(self, amount: u64, now: Tick) {
+        self.give_back(amount, now);
+    }
+
+    fn give_back(self, amount: u64, now: Tick) {
+        if let Some(claim) = self.grant.claim {
+            self.shared.give_back(claim, amount.min(claim.cost), self.grant.epoch, now);
+        }
+    }
+}
+
+impl<A: Held, C: Clock> fmt::Debug for Reservation<'_, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation").field("act", &self.act).field("decision", &self.grant.decision).finish()
+    }
+}

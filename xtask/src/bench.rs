@@ -1,0 +1,114 @@
+//! `cargo xtask bench`: runs the benchmarks, which live outside the workspace.
+
+use std::fs;
+use std::path::Path;
+
+use crate::run::{self, Failure, command, root};
+
+const BINS: &str = "benches/src/bin";
+
+pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
+    let plan = Plan::new(args, &names(&root().join(BINS))).map_err(Failure::Misuse)?;
+    let mut failed = Vec::new();
+    for name in &plan.names {
+        let mut bench = command("cargo run --release --manifest-path benches/Cargo.toml --bin");
+        bench.arg(name).arg("--").args(&plan.flags);
+        // One that misses its goal must not hide the others.
+        if let Err(failure) = run::run(&mut bench) {
+            let (Failure::Step(message) | Failure::Misuse(message)) = failure;
+            eprintln!("xtask: {message}");
+            failed.push(name.as_str());
+        }
+    }
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Step(format!("FAILED benches: {}", failed.join(", "))))
+    }
+}
+
+/// What to run and how.
+#[derive(Debug, PartialEq)]
+struct Plan {
+    names: Vec<String>,
+    flags: Vec<String>,
+}
+
+impl Plan {
+    fn new(args: &[&str], known: &[String]) -> Result<Self, String> {
+        let (flags, wanted): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with('-'));
+        if let Some(flag) = flags.iter().find(|flag| !matches!(**flag, "--check" | "--quick")) {
+            return Err(format!("`bench` has no flag {flag}; it has --check and --quick"));
+        }
+        let list =
+            if known.is_empty() { format!("none in {BINS}") } else { format!("{}, all", known.join(", ")) };
+        let names = match wanted[..] {
+            ["all"] if !known.is_empty() => known.to_vec(),
+            [name] if known.iter().any(|known| known == name) => vec![name.to_string()],
+            [name] => return Err(format!("there is no bench {name:?}; there are: {list}")),
+            [] => return Err(format!("`bench` needs a name; there are: {list}")),
+            [_, second, ..] => return Err(format!("`bench` takes one name, but got {second:?} as well")),
+        };
+        Ok(Self { names, flags: flags.into_iter().map(String::from).collect() })
+    }
+}
+
+/// The names of the benches in a directory, sorted.
+fn names(directory: &Path) -> Vec<String> {
+    // A directory that cannot be read has no benches; the message then says where they would be.
+    let paths = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut names: Vec<String> = paths
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_string()))
+        .collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(args: &[&str]) -> Result<Plan, String> {
+        Plan::new(args, &["direct".into(), "wait".into()])
+    }
+
+    #[test]
+    fn flags_go_before_or_after_the_name() {
+        let expected = Plan { names: vec!["wait".into()], flags: vec!["--quick".into()] };
+        assert_eq!(plan(&["wait", "--quick"]).as_ref(), Ok(&expected));
+        assert_eq!(plan(&["--quick", "wait"]).as_ref(), Ok(&expected));
+    }
+
+    #[test]
+    fn all_is_every_name() {
+        assert_eq!(plan(&["all"]).unwrap().names, ["direct", "wait"]);
+    }
+
+    #[test]
+    fn misuse_lists_the_names() {
+        assert_eq!(plan(&[]).unwrap_err(), "`bench` needs a name; there are: direct, wait, all");
+        assert_eq!(
+            plan(&["drect"]).unwrap_err(),
+            "there is no bench \"drect\"; there are: direct, wait, all"
+        );
+        assert_eq!(
+            plan(&["wait", "--fast"]).unwrap_err(),
+            "`bench` has no flag --fast; it has --check and --quick"
+        );
+        assert_eq!(
+            plan(&["direct", "wait"]).unwrap_err(),
+            "`bench` takes one name, but got \"wait\" as well"
+        );
+        assert_eq!(
+            Plan::new(&["all"], &[]).unwrap_err(),
+            "there is no bench \"all\"; there are: none in benches/src/bin"
+        );
+    }
+
+    #[test]
+    fn names_are_the_rust_files() {
+        assert_eq!(names(&root().join("xtask/src")), ["bench", "main", "run", "soak", "test"]);
+        assert!(names(&root().join("no/such/directory")).is_empty());
+    }
+}
