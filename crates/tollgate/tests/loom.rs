@@ -1,0 +1,229 @@
+//! Every interleaving of two or three threads on the cell and the queue, within loom's bounds.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p tollgate --release --test loom`; `cargo xtask test` does.
+#![cfg(loom)]
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use loom::future::block_on;
+use loom::thread;
+use tollgate::{Clock, Limiter, Quota, Tick, Timer, TokenBucket, WaitError};
+
+/// A clock that stands still, and a timer that rings when told to.
+#[derive(Clone, Debug, Default)]
+struct Still {
+    alarms: Arc<Mutex<Vec<Waker>>>,
+}
+
+impl Clock for Still {
+    fn now(&self) -> Tick {
+        Tick::ZERO
+    }
+
+    fn timer(&self) -> Arc<dyn Timer> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Timer for Still {
+    fn wake_after(&self, _delay: Duration, waker: Waker) {
+        self.alarms.lock().unwrap().push(waker);
+    }
+}
+
+type Bucket = Limiter<TokenBucket, Still>;
+
+fn bucket(quota: Quota) -> Bucket {
+    Limiter::builder(quota).clock(Still::default()).build()
+}
+
+fn per_hour(burst: u64) -> Quota {
+    Quota::per_hour(1).burst(burst)
+}
+
+fn at(ns: u64) -> Tick {
+    Tick::from_nanos(ns)
+}
+
+fn left(limiter: &Bucket) -> u64 {
+    limiter.peek_n_at(0, at(0)).remaining()
+}
+
+#[test]
+fn allow_and_allow_share_the_burst() {
+    loom::model(|| {
+        let limiter = bucket(per_hour(3));
+        let other = limiter.clone();
+        let thread = thread::spawn(move || (0..2).filter(|_| other.allow_at(at(0))).count());
+        let here = (0..2).filter(|_| limiter.allow_at(at(0))).count();
+        assert_eq!(here + thread.join().unwrap(), 3);
+    });
+}
+
+#[test]
+fn callers_with_skewed_clocks_never_admit_more() {
+    loom::model(|| {
+        // One token comes back every 10 ns; the readings are 0, 10 and 20, so at most 2 + 2 fit.
+        let limiter = bucket(Quota::every(Duration::from_nanos(10)).burst(2));
+        let threads = [20, 0].map(|now| {
+            let limiter = limiter.clone();
+            thread::spawn(move || (0..2).filter(|_| limiter.allow_at(at(now))).count())
+        });
+        let here = usize::from(limiter.allow_at(at(10)));
+        let admitted = here + threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>();
+        assert!((2..=4).contains(&admitted), "{admitted}");
+    });
+}
+
+#[test]
+fn allow_and_set_quota_carry_over_what_was_used() {
+    loom::model(|| {
+        let limiter = bucket(per_hour(2));
+        let other = limiter.clone();
+        let thread = thread::spawn(move || other.set_quota_at(Quota::per_second(7).burst(3), at(0)));
+        let admitted = (0..3).filter(|_| limiter.allow_at(at(0))).count();
+        thread.join().unwrap();
+        // Two were there, whenever the quota changed: a larger bucket does not come with more in it.
+        assert_eq!(admitted, 2);
+        assert_eq!(left(&limiter), 0);
+    });
+}
+
+#[test]
+fn allow_and_refund_lose_and_double_nothing() {
+    loom::model(|| {
+        let limiter = bucket(per_hour(2));
+        let other = limiter.clone();
+        let thread = thread::spawn(move || usize::from(other.allow_at(at(0))));
+        let reserved = limiter.reserve_within_at(1, Duration::ZERO, at(0)).expect("two are there");
+        reserved.refund_at(1, at(0));
+        let admitted = thread.join().unwrap();
+        assert_eq!(admitted, 1);
+        assert_eq!(left(&limiter), 1);
+    });
+}
+
+#[test]
+fn refund_and_refund_never_create_capacity() {
+    loom::model(|| {
+        // Ten tokens taken in three claims; at the time of the refunds six are back. At most four more can be.
+        let limiter = bucket(Quota::every(Duration::from_nanos(10)).burst(10));
+        let other = limiter.clone();
+        let first = limiter.reserve_n_at(4, at(0)).expect("ten are there");
+        let thread = thread::spawn(move || {
+            let second = other.reserve_n_at(4, at(0)).expect("six are there");
+            second.refund_at(4, at(60));
+        });
+        first.refund_at(4, at(60));
+        thread.join().unwrap();
+        let admitted = (0..12).filter(|_| limiter.allow_at(at(60))).count();
+        assert!(admitted <= 10, "{admitted} from a bucket of ten");
+        assert!(admitted >= 8, "{admitted}: ten, less at most what overlapped");
+    });
+}
+
+#[test]
+fn reserve_and_cancel_restore_the_bucket() {
+    loom::model(|| {
+        let limiter = bucket(Quota::every(Duration::from_nanos(10)).burst(1));
+        assert!(limiter.allow_at(at(0)));
+        let other = limiter.clone();
+        let thread = thread::spawn(move || {
+            other.reserve_n_at(1, at(0)).expect("for later").cancel_at(at(0));
+        });
+        let act = limiter.reserve_n_at(1, at(0)).expect("for later").act_time();
+        thread.join().unwrap();
+        assert!(act == at(10) || act == at(20), "{act}");
+        // The other's slot came back if it was the last, and was lost if this one lay on top of it.
+        let next = limiter.reserve_n_at(1, at(0)).expect("for later").act_time();
+        assert!(next > act && next <= at(30), "{act} then {next}");
+    });
+}
+
+#[test]
+fn wait_and_cancel_hand_the_turn_on() {
+    loom::model(|| {
+        let limiter = bucket(per_hour(1));
+        let held = limiter.reserve_n_at(1, at(0)).expect("one is there");
+        let other = limiter.clone();
+        let thread = thread::spawn(move || block_on(async { other.wait().await.map(drop) }));
+        {
+            // Lines up before or after the other, and gives up in any state: waiting, or granted and not seen.
+            let mut wait = std::pin::pin!(limiter.wait());
+            let _ = wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+            held.refund_at(1, at(0));
+        }
+        assert_eq!(thread.join().unwrap(), Ok(()), "whoever stays is served");
+        assert_eq!(limiter.waiting(), 0);
+        assert_eq!(left(&limiter), 0, "one token, one turn");
+    });
+}
+
+#[test]
+fn wait_and_close_never_hang() {
+    loom::model(|| {
+        let limiter = bucket(per_hour(1));
+        assert!(limiter.allow_at(at(0)));
+        let other = limiter.clone();
+        let thread = thread::spawn(move || other.close());
+        assert_eq!(block_on(async { limiter.wait().await.map(drop) }), Err(WaitError::Closed));
+        thread.join().unwrap();
+        assert_eq!(limiter.waiting(), 0);
+    });
+}
+
+#[test]
+fn wait_and_set_quota_never_hang() {
+    loom::model(|| {
+        let limiter = bucket(per_hour(1));
+        assert!(limiter.allow_at(at(0)));
+        let other = limiter.clone();
+        let thread = thread::spawn(move || other.set_quota_at(Quota::UNLIMITED, at(0)));
+        assert_eq!(block_on(async { limiter.wait().await.map(drop) }), Ok(()));
+        thread.join().unwrap();
+        assert_eq!(limiter.waiting(), 0);
+        assert!(limiter.allow_at(at(0)));
+    });
+}
+
+#[test]
+fn wait_and_allow_share_what_comes_back() {
+    loom::model(|| {
+        let limiter = bucket(per_hour(1));
+        let held = limiter.reserve_n_at(1, at(0)).expect("one is there");
+        let other = limiter.clone();
+        let thread = thread::spawn(move || usize::from(other.allow_at(at(0))));
+        let mut wait = Box::pin(limiter.wait());
+        let mut context = Context::from_waker(Waker::noop());
+        let mut served = wait.as_mut().poll(&mut context).is_ready();
+        held.refund_at(1, at(0));
+        let barged = thread.join().unwrap();
+        served = served || wait.as_mut().poll(&mut context).is_ready();
+        assert_eq!(barged + usize::from(served), 1, "one token, one turn");
+    });
+}
+
+#[test]
+fn two_waiters_and_the_timer() {
+    loom::model(|| {
+        let clock = Still::default();
+        let limiter: Bucket = Limiter::builder(per_hour(2)).clock(clock.clone()).build();
+        let held = limiter.reserve_n_at(2, at(0)).expect("two are there");
+        let threads = [(); 2].map(|()| {
+            let limiter = limiter.clone();
+            thread::spawn(move || block_on(async { limiter.wait().await.map(drop) }))
+        });
+        let early: Vec<_> = std::mem::take(&mut *clock.alarms.lock().unwrap());
+        for alarm in early {
+            alarm.wake(); // too early: nothing may be granted, and nothing lost
+        }
+        held.refund_at(2, at(0));
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), Ok(()));
+        }
+        assert_eq!((limiter.waiting(), left(&limiter)), (0, 0));
+    });
+}
