@@ -77,7 +77,7 @@ impl LeakyBucket {
 
     #[inline]
     fn size(&self, cost: u64) -> Option<u64> {
-        if cost > self.limit { None } else { self.unit.checked_mul(cost) }
+        if cost > self.limit { None } else { self.unit.checked_mul(cost).filter(|size| *size <= LARGEST) }
     }
 }
 
@@ -170,6 +170,8 @@ impl Curve for LeakyBucket {
     }
 }
 
+/// The most units one call may take, so that adding it to a level that has come due fits 64 bits.
+const LARGEST: u64 = 1 << 62;
 /// No level goes beyond this, so that adding one call's cost to it never overflows.
 const LAST_LEVEL: u64 = (3 << 62) - 1;
 /// The line stays below 2^63, so with this their sum is a level.

@@ -82,9 +82,11 @@ impl Curve for PacedWindow {
         let (index, start) = self.windows.roomy(start, now, cost)?;
         let due = self.due(start + cost - self.windows.floor_of(index)).map(|passed| (index, start, passed));
         // Above one call a nanosecond the last ones of a window fall due only when it is over: they go into the next.
-        let (index, start, passed) = match due {
-            Some(due) => due,
-            None => (index + 1, self.windows.floor_of(index + 1), self.due(cost)?),
+        let (index, start, passed) = if let Some(due) = due {
+            due
+        } else {
+            let index = index.checked_add(1)?;
+            (index, self.windows.floor_of(index), self.due(cost)?)
         };
         let at = self.windows.begins(index)?.plus_nanos(passed);
         Some((at.max(now), start))

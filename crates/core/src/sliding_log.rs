@@ -43,8 +43,8 @@ pub struct SlidingLog {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
     entries: VecDeque<Entry>,
-    /// The cost of all entries.
-    total: u64,
+    /// The cost of all entries, which may together exceed what one window holds.
+    total: u128,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,8 @@ impl SlidingLog {
 
     fn in_window(&self, log: &Log, now: Tick) -> u64 {
         let left = log.entries.iter().take_while(|entry| self.has_left(**entry, now.as_nanos()));
-        log.total - left.map(|entry| entry.cost).sum::<u64>()
+        let inside = log.total - left.map(|entry| u128::from(entry.cost)).sum::<u128>();
+        u64::try_from(inside).unwrap_or(u64::MAX)
     }
 
     /// The first moment that has room for `cost`, not before what was promised already.
@@ -95,11 +96,12 @@ impl SlidingLog {
         let mut at = now.as_nanos().max(newest);
         let mut used = log.total;
         for entry in &log.entries {
-            if used.saturating_add(cost) <= self.count && !self.has_left(*entry, at) {
+            let fits = used + u128::from(cost) <= u128::from(self.count);
+            if fits && !self.has_left(*entry, at) {
                 break;
             }
             at = at.max(entry.at_ns.checked_add(self.period_ns)?);
-            used -= entry.cost;
+            used -= u128::from(entry.cost);
         }
         Some(Tick::from_nanos(at))
     }
@@ -149,10 +151,10 @@ impl Algorithm for SlidingLog {
                 while let Some(oldest) =
                     log.entries.front().filter(|oldest| self.has_left(**oldest, now.as_nanos()))
                 {
-                    log.total -= oldest.cost;
+                    log.total -= u128::from(oldest.cost);
                     log.entries.pop_front();
                 }
-                log.total += cost;
+                log.total += u128::from(cost);
                 match log.entries.back_mut() {
                     Some(newest) if newest.at_ns == at.as_nanos() => newest.cost += cost,
                     _ => log.entries.push_back(Entry { at_ns: at.as_nanos(), cost }),
@@ -161,7 +163,7 @@ impl Algorithm for SlidingLog {
             LogChange::Remove { at, amount } => {
                 if let Ok(index) = log.entries.binary_search_by_key(&at.as_nanos(), |entry| entry.at_ns) {
                     let amount = amount.min(log.entries[index].cost);
-                    log.total -= amount;
+                    log.total -= u128::from(amount);
                     log.entries[index].cost -= amount;
                     if log.entries[index].cost == 0 {
                         log.entries.remove(index);
@@ -189,7 +191,7 @@ impl Algorithm for SlidingLog {
 
     fn charge(&self, log: &Log, extra: u64, now: Tick) -> Option<LogChange> {
         let newest = log.entries.back().map_or(now, |entry| now.max(Tick::from_nanos(entry.at_ns)));
-        let extra = extra.min(u64::MAX - log.total);
+        let extra = extra.min(u64::MAX - log.entries.back().map_or(0, |entry| entry.cost));
         (extra > 0 && self.period_ns > 0).then_some(LogChange::Add { at: newest, cost: extra, now })
     }
 

@@ -168,10 +168,10 @@ impl Curve for TokenBucket {
     fn returned(&self, level: u64, back: GiveBack, now: Tick) -> Option<u64> {
         let amount = self.unit.checked_mul(back.amount.min(back.claim.cost))?;
         let later = level.checked_sub(back.claim.mark)?; // what was taken after the claim
-        let refund = if later == 0 {
+        let refund = if back.disturbed {
+            0 // a level that fell and rose again may meet the mark by chance: that it is equal then proves nothing
+        } else if later == 0 {
             amount // nobody came after: undoing is exact
-        } else if back.disturbed {
-            0
         } else if level > self.ceiling(now) {
             // Those after it were promised their times on top of this claim; only what lies above them is free, and only
             // as long as this claim's own time has not passed.

@@ -38,11 +38,11 @@ impl Windows {
         now.as_nanos() / self.period_ns.max(1)
     }
 
-    /// The level at which window `index` begins; past 2^63 it stays there, and everything is refused.
+    /// The level at which window `index` begins; at the last level it stays there, and everything is refused.
     #[inline]
     pub(crate) fn floor_of(&self, index: u64) -> u64 {
         let used = index.saturating_mul(self.count).min(1 << 63);
-        self.base.saturating_add(used)
+        self.base.saturating_add(used).min(LAST_LEVEL)
     }
 
     #[inline]
@@ -57,9 +57,9 @@ impl Windows {
             return None;
         }
         let index = self.window_of(start.checked_add(cost)?).max(self.index(now));
-        let (floor, end) = (self.floor_of(index), self.floor_of(index + 1));
+        let (floor, end) = (self.floor_of(index), self.floor_of(index.saturating_add(1)));
         let start = start.max(floor);
-        (start + cost <= end).then_some((index, start))
+        (start.checked_add(cost)? <= end).then_some((index, start))
     }
 
     /// When window `index` begins; `None` if that cannot be written down.
@@ -105,7 +105,7 @@ impl Windows {
         let new = Self::of(quota);
         let used = (used - owed).min(new.count).saturating_add(owed);
         let bare = new.floor(now).saturating_add(used);
-        let base = (start + 1).saturating_sub(bare);
+        let base = start.saturating_add(1).saturating_sub(bare).min(LAST_LEVEL);
         (Self { base, ..new }, bare.saturating_add(base).min(LAST_LEVEL))
     }
 

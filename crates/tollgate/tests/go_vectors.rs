@@ -180,7 +180,10 @@ fn reserve<'a>(
     let (ours, go) = (reservation.act_time().as_nanos(), step.act_ns.expect("Go's time"));
     if case.name == "cancel-several" && step.act_ns == Some(500_000_000) && step.at_ns > 0 {
         // Allowed by the recording: after another cancellation we give back the tail only.
-        assert!(case.deviation.is_some() && (go..=go + 300_000_000).contains(&ours), "{place}: {ours} against {go}");
+        assert!(
+            case.deviation.is_some() && (go..=go + 300_000_000).contains(&ours),
+            "{place}: {ours} against {go}"
+        );
     } else {
         assert_eq!(ours, go, "{place}: act time");
     }
@@ -210,7 +213,8 @@ fn a_clock_that_steps_back_never_admits_more() {
     let mut acts = Vec::new();
     for (at, n) in [(t1, 2), (t0, 1), (t2, 2), (t2, 1)] {
         latest = latest.max(at);
-        let act = limiter.reserve_n_at(n, tick(at)).expect("within the burst").act_time().as_nanos().max(latest);
+        let act =
+            limiter.reserve_n_at(n, tick(at)).expect("within the burst").act_time().as_nanos().max(latest);
         acts.push(Operation::promised(act, n));
     }
     let worst = largest_excess(quota(Some(10.0), 2), &acts).expect("something was promised");

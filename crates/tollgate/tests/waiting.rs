@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tollgate::{AnyAlgorithm, Clock, Kind, Limiter, ManualClock, Quota, Reservation, Tick, TokenBucket, Wait, WaitError};
+use tollgate::{
+    AnyAlgorithm, Clock, Kind, Limiter, ManualClock, Quota, Reservation, Tick, TokenBucket, Wait, WaitError,
+};
 
 type Bucket = Limiter<TokenBucket, ManualClock>;
 type Outcome<'a> = Result<Reservation<'a, TokenBucket, ManualClock>, WaitError>;
@@ -188,7 +190,9 @@ fn a_lower_quota_re_times_everybody() {
     clock.advance(millis(50)); // half a token
     limiter.set_quota(Quota::per_second(1).burst(1));
     assert!(hasty.was_woken(), "three half seconds are too late");
-    assert!(matches!(hasty.poll(), Some(Err(WaitError::TooLate { would_take })) if would_take == millis(2_500)));
+    assert!(
+        matches!(hasty.poll(), Some(Err(WaitError::TooLate { would_take })) if would_take == millis(2_500))
+    );
     clock.advance(millis(499));
     assert!(!first.was_woken());
     clock.advance(millis(1));
@@ -249,7 +253,10 @@ fn what_can_never_be_had_is_refused_at_once() {
     let (limiter, _clock) = bucket(Quota::per_second(10).burst(5));
     let never = WaitError::Never { cost: 6, limit: 5 };
     assert_eq!(now_or_error(limiter.wait_n(6)), Err(never));
-    assert_eq!(never.to_string(), "a cost of 6 can never be had: the limit is 5; split it or raise the burst");
+    assert_eq!(
+        never.to_string(),
+        "a cost of 6 can never be had: the limit is 5; split it or raise the burst"
+    );
     assert!(limiter.allow_n(5), "nothing was taken");
     let _somebody = Waiting::new(limiter.wait());
     assert_eq!(now_or_error(limiter.wait_n(6)), Err(never), "also when others are in line");
