@@ -1,0 +1,235 @@
+//! The verbs of a limiter, and the awkward cases by name.
+#![cfg(not(loom))]
+
+use std::time::Duration;
+
+use tollgate::{
+    Clock, CoarseClock, Kind, LeakyBucket, Limiter, ManualClock, MonotonicClock, Quota, Sometimes, Tick,
+    Verdict,
+};
+
+fn manual(quota: Quota) -> (Limiter<tollgate::TokenBucket, ManualClock>, ManualClock) {
+    let clock = ManualClock::new();
+    (Limiter::builder(quota).clock(clock.clone()).build(), clock)
+}
+
+fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[test]
+fn a_decision_tells_all() {
+    let (limiter, _clock) = manual(Quota::per_second(10).burst(5));
+    let decision = limiter.check_n(2);
+    assert_eq!(decision.verdict(), Verdict::Allow);
+    assert_eq!((decision.limit(), decision.remaining()), (5, 3));
+    assert_eq!((decision.retry_after(), decision.reset_after()), (Some(Duration::ZERO), Some(millis(200))));
+    let refused = limiter.check_n(4);
+    assert_eq!(refused.verdict(), Verdict::Deny);
+    assert_eq!((refused.limit(), refused.remaining()), (5, 3));
+    assert_eq!((refused.retry_after(), refused.reset_after()), (Some(millis(100)), Some(millis(200))));
+}
+
+#[test]
+fn retry_after_is_true_to_the_nanosecond_for_every_algorithm() {
+    for kind in Kind::ALL {
+        for quota in [Quota::per_second(7).burst(3), Quota::per_minute(17).burst(2), Quota::per_second(3)] {
+            let limiter = Limiter::builder(quota).kind(kind).clock(ManualClock::new()).build();
+            let mut now = Tick::from_nanos(123_456_789);
+            for _ in 0..20 {
+                while limiter.allow_at(now) {}
+                let wait = limiter.peek_at(now).retry_after().expect("it refills");
+                let early = Tick::from_nanos((now + wait).as_nanos() - 1);
+                assert!(!limiter.allow_at(early), "{kind} {quota}: not one nanosecond sooner");
+                now = now + wait;
+                assert!(limiter.allow_at(now), "{kind} {quota}: at that very moment");
+            }
+        }
+    }
+}
+
+#[test]
+fn peeking_takes_nothing() {
+    for kind in Kind::ALL {
+        let limiter = Limiter::builder(Quota::per_second(1)).kind(kind).clock(ManualClock::new()).build();
+        for _ in 0..3 {
+            assert!(limiter.peek().is_allowed(), "{kind}");
+        }
+        assert!(limiter.allow(), "{kind}");
+        assert!(!limiter.peek().is_allowed(), "{kind}");
+    }
+}
+
+#[test]
+fn unlimited_zero_and_never_have_named_answers() {
+    for kind in Kind::ALL {
+        let build = |quota| Limiter::builder(quota).kind(kind).clock(ManualClock::new()).build();
+        let unlimited = build(Quota::UNLIMITED);
+        assert!(unlimited.allow_n(u64::MAX) && unlimited.allow_n(u64::MAX), "{kind}");
+        assert_eq!(unlimited.check().remaining(), u64::MAX, "{kind}");
+
+        let limiter = build(Quota::per_second(5).burst(5));
+        let never = limiter.check_n(6);
+        assert!(never.is_never() && !never.is_admitted(), "{kind}: above the limit");
+        assert!(limiter.reserve_n(6).is_err(), "{kind}");
+        assert!(limiter.check_n(0).is_allowed(), "{kind}: nothing costs nothing");
+        assert!(limiter.peek().is_allowed(), "{kind}: and nothing was taken");
+
+        let nothing = build(Quota::per_second(0).burst(0));
+        assert!(nothing.check().is_never(), "{kind}: a quota of nothing");
+    }
+    let (dry, clock) = manual(Quota::per_second(0).burst(2));
+    assert!(dry.allow_n(2));
+    clock.advance(Duration::from_secs(3_600));
+    assert!(dry.check().is_never(), "rate zero never refills");
+    assert_eq!(dry.check().reset_after(), None);
+}
+
+#[test]
+fn the_ends_of_time_neither_panic_nor_open_the_gate() {
+    for kind in Kind::ALL {
+        let limiter = Limiter::builder(Quota::per_second(10)).kind(kind).clock(ManualClock::new()).build();
+        let ends = [0, 1, u64::MAX - 1, u64::MAX, 1 << 59, (1 << 59) - 1, 0, u64::MAX];
+        let admitted: u64 = ends
+            .iter()
+            .flat_map(|now| (0..100).map(move |_| Tick::from_nanos(*now)))
+            .map(|now| u64::from(limiter.allow_at(now)) + u64::from(limiter.reserve_n_at(3, now).is_ok()) * 3)
+            .sum();
+        // Eight visits; at each at most what two windows hold, and what was promised for later.
+        assert!(admitted <= 8 * (20 + 3 * 100), "{kind}: {admitted}");
+        assert!(limiter.peek_n_at(u64::MAX, Tick::MAX).is_never(), "{kind}");
+    }
+}
+
+#[test]
+fn a_clock_that_steps_back_only_refuses() {
+    let (limiter, clock) = manual(Quota::per_second(10).burst(2));
+    clock.advance(Duration::from_secs(10));
+    assert!(limiter.allow_n(2));
+    clock.set(Tick::from_nanos(5_000_000_000));
+    assert_eq!(
+        limiter.check().retry_after(),
+        Some(millis(5_100)),
+        "it waits for the time it has already seen"
+    );
+    clock.advance(millis(5_100));
+    assert!(limiter.allow());
+    assert!(!limiter.allow());
+}
+
+#[test]
+fn a_new_quota_is_no_free_burst() {
+    let (limiter, clock) = manual(Quota::per_second(10).burst(10));
+    assert!(limiter.allow_n(8));
+    limiter.set_quota(Quota::per_second(10).burst(1_000));
+    assert_eq!(limiter.peek_n(0).remaining(), 2, "what is left stays left");
+    limiter.set_quota(Quota::per_hour(3_600).burst(1));
+    assert_eq!(limiter.peek_n(0).remaining(), 1, "a smaller bucket holds less");
+    assert!(limiter.allow());
+    clock.advance(Duration::from_secs(1));
+    assert!(limiter.allow() && !limiter.allow(), "the new rate holds from now on");
+    assert_eq!(limiter.quota(), Quota::per_hour(3_600).burst(1));
+}
+
+#[test]
+fn a_quota_can_change_often_without_losing_anything() {
+    let (limiter, clock) = manual(Quota::per_second(1_000).burst(2));
+    assert!(limiter.allow_n(2));
+    let mut admitted = 0;
+    for round in 0..100_000_u64 {
+        limiter.set_quota(
+            [Quota::per_second(101), Quota::per_minute(7), Quota::per_second(3_000)][round as usize % 3],
+        );
+        limiter.set_quota(Quota::per_second(1_000).burst(2));
+        clock.advance(Duration::from_micros(100));
+        admitted += u64::from(limiter.allow());
+    }
+    // 10 s at 1 000/s. Each change rounds what is left against the caller, by a few millionths of a token.
+    assert!((9_990..=10_000).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn clones_share_one_state() {
+    let (limiter, _clock) = manual(Quota::per_second(1));
+    assert!(limiter.clone().allow());
+    assert!(!limiter.allow());
+}
+
+#[test]
+fn settling_for_less_gives_back_only_what_time_has_not() {
+    let (limiter, clock) = manual(Quota::per_second(10).burst(10));
+    let estimate = limiter.reserve_n(10).unwrap();
+    clock.advance(millis(700)); // seven are back already
+    estimate.settle(2);
+    assert_eq!(limiter.peek_n(0).remaining(), 10, "not fifteen");
+    let estimate = limiter.reserve_n(10).unwrap();
+    clock.advance(millis(100));
+    estimate.settle(10);
+    assert_eq!(limiter.peek_n(0).remaining(), 1);
+}
+
+#[test]
+fn cancelling_too_late_changes_nothing() {
+    let (limiter, clock) = manual(Quota::per_second(10).burst(1));
+    let first = limiter.reserve_n(1).unwrap();
+    clock.advance(Duration::from_nanos(1));
+    first.cancel();
+    assert!(!limiter.allow());
+}
+
+#[test]
+fn a_leaky_queue_spaces_calls_out() {
+    let clock = ManualClock::new();
+    let limiter =
+        Limiter::builder(Quota::per_second(10).burst(3)).algorithm(LeakyBucket::queue).clock(clock).build();
+    let delays: Vec<_> = (0..4).map(|_| limiter.check().delay()).collect();
+    assert_eq!(delays, [0, 100, 200, 300].map(millis));
+    assert_eq!(limiter.check().verdict(), Verdict::Deny);
+    assert!(!limiter.allow(), "allow does not wait");
+}
+
+#[test]
+fn sometimes_runs_once_an_interval() {
+    let clock = ManualClock::new();
+    let sometimes = Sometimes::with_clock(clock.clone()).interval(Duration::from_secs(10));
+    let mut ran = Vec::new();
+    for second in 0..30 {
+        sometimes.run(|| ran.push(second));
+        clock.advance(Duration::from_secs(1));
+    }
+    assert_eq!(ran, [0, 10, 20]);
+}
+
+#[test]
+fn sometimes_adds_up_its_conditions() {
+    let clock = ManualClock::new();
+    let sometimes = Sometimes::with_clock(clock.clone()).first(2).every(7).interval(Duration::from_secs(100));
+    let ran: Vec<_> =
+        (0..20).filter(|_| sometimes.run(|| clock.advance(Duration::from_secs(1))).is_some()).collect();
+    assert_eq!(ran, [0, 1, 7, 14]);
+    clock.advance(Duration::from_secs(100));
+    assert!(sometimes.run(|| ()).is_some());
+}
+
+#[test]
+fn clocks_go_forward_and_agree() {
+    let (monotonic, default) = (MonotonicClock::new(), tollgate::DefaultClock::new());
+    let start = (monotonic.now(), default.now());
+    while monotonic.now().since(start.0) < millis(20) {
+        std::hint::spin_loop();
+    }
+    let (a, b) = (monotonic.now().since(start.0), default.now().since(start.1));
+    let difference = a.abs_diff(b);
+    assert!(difference < a / 20, "{a:?} by one clock, {b:?} by the other");
+}
+
+#[test]
+fn a_coarse_clock_is_wound_in_the_background() {
+    let coarse = CoarseClock::new(Duration::from_micros(100));
+    let start = coarse.now();
+    while coarse.now() < start + millis(2) {
+        std::hint::spin_loop(); // ends because somebody else moves it
+    }
+    let limiter = Limiter::builder(Quota::per_day(1)).clock(coarse).build();
+    assert!(limiter.allow() && !limiter.allow());
+}
