@@ -41,11 +41,6 @@ impl FixedWindow {
 
 impl Curve for FixedWindow {
     #[inline]
-    fn band_of_one(&self, now: Tick) -> Band {
-        self.band(now, 1)
-    }
-
-    #[inline]
     fn band(&self, now: Tick, cost: u64) -> Band {
         let floor = self.windows.floor(now);
         if cost > self.windows.count || self.is_unlimited() {

@@ -83,11 +83,6 @@ impl LeakyBucket {
 
 impl Curve for LeakyBucket {
     #[inline]
-    fn band_of_one(&self, now: Tick) -> Band {
-        self.band(now, 1)
-    }
-
-    #[inline]
     fn band(&self, now: Tick, cost: u64) -> Band {
         let floor = self.floor(now);
         match self.size(cost) {
@@ -99,8 +94,7 @@ impl Curve for LeakyBucket {
     fn opening(&self, level: u64, now: Tick, cost: u64) -> Option<(Tick, u64)> {
         self.size(cost)?;
         let start = level.max(self.floor(now));
-        let line = Refill { slope: self.slope, inverse: self.inverse, unit: self.unit, depth: 0 };
-        match line.nanos_until(start.saturating_sub(self.heel), now) {
+        match refill::nanos_until(self.slope, self.inverse, start - self.floor(now), now) {
             NEVER => None,
             wait => Some((now.plus_nanos(wait), start)),
         }
@@ -133,7 +127,7 @@ impl Curve for LeakyBucket {
     /// Only the last claim can be undone: others have been given their times on top of an earlier one.
     fn returned(&self, level: u64, back: GiveBack, _now: Tick) -> Option<u64> {
         let amount = self.unit.checked_mul(back.amount.min(back.claim.cost))?;
-        (level == back.claim.mark && amount > 0).then(|| level - amount)
+        level.checked_sub(amount).filter(|_| level == back.claim.mark && amount > 0)
     }
 
     fn charged(&self, level: u64, extra: u64, now: Tick) -> u64 {
@@ -162,10 +156,10 @@ impl Curve for LeakyBucket {
     }
 
     fn pack(&self) -> [u64; CURVE_WORDS] {
-        [self.slope, self.inverse, self.unit, self.heel, self.limit, self.patience_ns]
+        [self.slope, self.inverse, self.unit, self.heel, self.limit, self.patience_ns, 0]
     }
 
-    fn unpack([slope, inverse, unit, heel, limit, patience_ns]: [u64; CURVE_WORDS]) -> Self {
+    fn unpack([slope, inverse, unit, heel, limit, patience_ns, _]: [u64; CURVE_WORDS]) -> Self {
         Self { slope, inverse, unit, heel, limit, patience_ns }
     }
 }

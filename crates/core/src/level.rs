@@ -21,7 +21,10 @@ use crate::decision::NEVER;
 use crate::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Step, Tick, Verdict};
 
 /// How many words hold a [`Curve`].
-pub const CURVE_WORDS: usize = 6;
+pub const CURVE_WORDS: usize = 7;
+
+/// What shuts a [latch](Curve::LATCH).
+pub const CLOSED: u64 = 1 << 63;
 
 /// Where a call may start, at one moment and for one cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +42,30 @@ pub struct Band {
 /// Implementing this gives [`Algorithm`] for free, and lets a limiter keep the state in one atomic word and these numbers
 /// in a few others.
 pub trait Curve: Copy + fmt::Debug + PartialEq {
-    /// The band for a cost of one: the common case, with as little arithmetic as possible.
-    fn band_of_one(&self, now: Tick) -> Band;
+    /// Where [`pack`](Self::pack) keeps a word that, set to [`CLOSED`], leaves [`band_of_one`](Self::band_of_one) without a
+    /// place to start; `None` if there is none.
+    const LATCH: Option<usize> = None;
+
+    /// The band for a cost of one: the common case, with as little arithmetic as possible. Takes the curve word by word,
+    /// so that a cell need not load what is not used, and asks for the [latch](Self::LATCH) first.
+    #[inline]
+    fn band_of_one(word: impl Fn(usize) -> u64, now: Tick) -> Band {
+        Self::unpack(core::array::from_fn(word)).band(now, 1)
+    }
+
+    /// The decision to admit a cost of one that starts at `start` in its band.
+    #[inline]
+    fn admit_one(word: impl Fn(usize) -> u64, band: Band, start: u64, now: Tick) -> Decision {
+        Self::unpack(core::array::from_fn(word)).admission(start + band.size, now, 0)
+    }
+
+    /// The decision to refuse a cost of one that would start at `start`, beyond the brink of its band.
+    #[inline]
+    fn refuse_one(&self, band: Band, start: u64, now: Tick) -> Decision {
+        let _ = band;
+        let wait_ns = self.opening(start, now, 1).map_or(NEVER, |(at, _)| at.as_nanos() - now.as_nanos());
+        self.refuse(start, now, wait_ns).decision
+    }
 
     /// The band for any cost; a cost that can never be had gets a brink below the floor.
     fn band(&self, now: Tick, cost: u64) -> Band;
@@ -54,21 +79,6 @@ pub trait Curve: Copy + fmt::Debug + PartialEq {
 
     /// Nanoseconds from `now` until `level` counts as fresh.
     fn reset_ns(&self, level: u64, now: Tick) -> u64;
-
-    /// The answer to an admission of cost one that started at `start` in `band`: what is left, and nanoseconds until
-    /// fresh.
-    #[inline]
-    fn facts_of_one(&self, band: Band, start: u64, now: Tick) -> (u64, u64) {
-        let next = start + band.size;
-        (self.remaining(next, now), self.reset_ns(next, now))
-    }
-
-    /// Nanoseconds until a refused call of cost one may start.
-    #[inline]
-    fn wait_of_one(&self, start: u64, band: Band, now: Tick) -> u64 {
-        let _ = band;
-        self.opening(start, now, 1).map_or(NEVER, |(at, _)| at.as_nanos() - now.as_nanos())
-    }
 
     /// The most that can be had at once.
     fn limit(&self) -> u64;
@@ -105,17 +115,16 @@ pub trait Curve: Copy + fmt::Debug + PartialEq {
     #[inline]
     fn decide_level(&self, level: u64, now: Tick, ask: Ask) -> Step<u64> {
         if ask.cost == 1 {
-            let band = self.band_of_one(now);
+            let word = |index: usize| self.pack()[index];
+            let band = Self::band_of_one(word, now);
             let start = level.max(band.floor);
             if start <= band.brink {
-                let (remaining, reset_ns) = self.facts_of_one(band, start, now);
-                return Step {
-                    change: Some(start + band.size),
-                    decision: Decision::new(Verdict::Allow, self.limit(), remaining, 0, reset_ns),
-                };
+                let decision = Self::admit_one(word, band, start, now);
+                return Step { change: Some(start + band.size), decision };
             }
-            if ask.patience_ns == 0 && band.brink >= band.floor {
-                return self.refuse(level, now, self.wait_of_one(start, band, now));
+            // With patience, or without a band, a refusal is not settled yet.
+            if ask.patience_ns == 0 && band.floor <= band.brink {
+                return Step { change: None, decision: self.refuse_one(band, start, now) };
             }
         }
         self.decide_rest(level, now, ask)

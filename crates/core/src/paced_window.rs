@@ -61,11 +61,6 @@ impl PacedWindow {
 }
 
 impl Curve for PacedWindow {
-    #[inline]
-    fn band_of_one(&self, now: Tick) -> Band {
-        self.band(now, 1)
-    }
-
     fn band(&self, now: Tick, cost: u64) -> Band {
         let (index, floor) = (self.windows.index(now), self.windows.floor(now));
         if cost > self.windows.count || self.is_unlimited() {

@@ -22,7 +22,7 @@ use crate::tick::Tick;
 /// Bits of the fraction in [`Refill::slope`]; also the logarithm of the nanoseconds a word lasts.
 const FRACTION_BITS: u32 = 59;
 /// The most units a bucket may hold; leaves room to add two such numbers to 2^63 without overflow.
-const MOST_UNITS: u64 = 1 << 62;
+pub(crate) const MOST_UNITS: u64 = 1 << 62;
 /// The steepest slope: just below 16 units a nanosecond, so that `given` stays below 2^63.
 const STEEPEST: u64 = (1 << 63) - 1;
 
@@ -94,30 +94,8 @@ impl Refill {
     }
 
     /// Nanoseconds that give `units`, rounded up.
-    #[inline]
     pub(crate) const fn nanos(&self, units: u64) -> u64 {
         nanos(self.slope, self.inverse, units)
-    }
-
-    /// Nanoseconds from `now` until `units` have been given since the origin, true to the nanosecond.
-    #[inline]
-    pub(crate) const fn nanos_until(&self, units: u64, now: Tick) -> u64 {
-        let given = self.given(now);
-        if given >= units {
-            return 0;
-        }
-        let wait = self.nanos(units - given);
-        if wait == NEVER || now.as_nanos().saturating_add(wait) >= (1 << FRACTION_BITS) {
-            return NEVER;
-        }
-        // `given` rounds down, so the straight line may be one nanosecond off on either side.
-        if self.given(now.plus_nanos(wait)) < units {
-            wait + 1
-        } else if self.given(now.plus_nanos(wait - 1)) >= units {
-            wait - 1
-        } else {
-            wait
-        }
     }
 }
 
@@ -130,11 +108,45 @@ pub(crate) const fn given(slope: u64, now: Tick) -> u64 {
 /// [`Refill::nanos`] of bare numbers.
 #[inline]
 pub(crate) const fn nanos(slope: u64, inverse: u64, units: u64) -> u64 {
-    if inverse != 0 {
-        let product = units as u128 * inverse as u128;
-        return (product >> 64) as u64 + (product as u64 != 0) as u64;
+    if inverse == 0 { slow_nanos(slope, units) } else { nanos_by_inverse(inverse, units) }
+}
+
+/// [`nanos`] where the inverse is known not to be zero.
+#[inline]
+pub(crate) const fn nanos_by_inverse(inverse: u64, units: u64) -> u64 {
+    let product = units as u128 * inverse as u128;
+    (product >> 64) as u64 + (product as u64 != 0) as u64
+}
+
+/// Nanoseconds from `now` until `units` more have been given, true to the nanosecond.
+#[inline]
+pub(crate) const fn nanos_until(slope: u64, inverse: u64, units: u64, now: Tick) -> u64 {
+    if units == 0 {
+        return 0;
     }
-    slow_nanos(slope, units)
+    if inverse == 0 {
+        return slow_nanos_until(slope, units, now);
+    }
+    let wait = nanos_by_inverse(inverse, units);
+    if wait >= (1 << FRACTION_BITS) - least(now.as_nanos(), 1 << FRACTION_BITS) {
+        return NEVER;
+    }
+    // `given` rounds down, so the straight line may be one nanosecond off on either side.
+    let target = given(slope, now) + units;
+    if given(slope, now.plus_nanos(wait)) < target {
+        wait + 1
+    } else {
+        wait - (given(slope, now.plus_nanos(wait - 1)) >= target) as u64
+    }
+}
+
+/// [`nanos_until`] where a nanosecond gives less than a unit (a huge burst at a slow rate, or no rate at all): the line then
+/// stands still for many nanoseconds at a time, and only the exact quotient finds the one at which it rises.
+#[cold]
+const fn slow_nanos_until(slope: u64, units: u64, now: Tick) -> u64 {
+    let at = slow_nanos(slope, given(slope, now).saturating_add(units));
+    let last = (1 << FRACTION_BITS) - 1;
+    if at > last || now.as_nanos() > last { NEVER } else { at.saturating_sub(now.as_nanos()) }
 }
 
 #[cold]
@@ -224,7 +236,7 @@ mod tests {
             for now in [0, 1, 999, 123_456_789, 86_400_000_000_001] {
                 let now = Tick::from_nanos(now);
                 let target = refill.given(now) + refill.unit;
-                let wait = refill.nanos_until(target, now);
+                let wait = nanos_until(refill.slope, refill.inverse, refill.unit, now);
                 assert!(refill.given(now.plus_nanos(wait)) >= target);
                 assert!(refill.given(now.plus_nanos(wait - 1)) < target);
             }

@@ -85,7 +85,8 @@ impl SubWindows {
     fn opening(&self, state: &Parts, now: Tick, cost: u64) -> Option<u64> {
         let first = self.part_at(now).max(state.newest);
         let last = first.checked_add(u64::from(self.parts) + 1)?;
-        (first..=last).find(|part| self.used(state, *part).checked_add(cost).is_some_and(|sum| sum <= self.count))
+        (first..=last)
+            .find(|part| self.used(state, *part).checked_add(cost).is_some_and(|sum| sum <= self.count))
     }
 
     fn facts(&self, state: &Parts, now: Tick) -> Facts {

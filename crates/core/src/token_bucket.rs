@@ -1,9 +1,9 @@
 //! The token bucket.
 
 use crate::decision::NEVER;
-use crate::level::{Band, CURVE_WORDS, Curve};
+use crate::level::{Band, CLOSED, CURVE_WORDS, Curve};
 use crate::refill::{self, Refill};
-use crate::{GiveBack, Quota, Tick};
+use crate::{Decision, GiveBack, Quota, Tick, Verdict};
 
 /// The token bucket: a bucket of `burst` tokens, refilled at a steady rate. The default, and the best all-rounder.
 ///
@@ -45,13 +45,21 @@ pub struct TokenBucket {
     unit: u64,
     /// `brink = given + head` for a cost of one.
     head: u64,
-    /// `floor = given + heel`.
+    /// `floor = given + heel`. [`CLOSED`] if the short way has no answer; the floor's offset is then kept as the head.
     heel: u64,
     limit: u64,
+    /// 2^64 / unit, rounded up, or nearly so: how units become tokens without a division.
+    reciprocal: u64,
 }
 
-/// A heel so high that no start is below any brink: how a bucket says that the quick path has no answer.
-const CLOSED: u64 = 1 << 63;
+// Where `pack` puts what.
+const SLOPE: usize = 0;
+const INVERSE: usize = 1;
+const UNIT: usize = 2;
+const HEAD: usize = 3;
+const LIMIT: usize = 4;
+const RECIPROCAL: usize = 5;
+const HEEL: usize = 6;
 
 impl TokenBucket {
     /// A bucket for `quota`.
@@ -62,15 +70,12 @@ impl TokenBucket {
     /// A bucket whose floor lies `heel` above its line.
     const fn on_line(line: Refill, limit: u64, heel: u64) -> Self {
         let Refill { slope, inverse, unit, depth } = line;
-        if unit == 0 || unit > depth {
-            // Unlimited, or a burst of zero: not even one token fits.
-            return Self { slope, inverse, unit, head: heel, heel: CLOSED, limit };
+        if unit > depth || inverse == 0 {
+            // Unlimited, a burst of zero, a rate of zero, or so slow that times need a division.
+            return Self { slope, inverse, unit, head: heel, heel: CLOSED, limit, reciprocal: 0 };
         }
-        Self { slope, inverse, unit, head: heel + depth - unit, heel, limit }
-    }
-
-    fn line(&self) -> Refill {
-        Refill { slope: self.slope, inverse: self.inverse, unit: self.unit, depth: self.depth() }
+        let reciprocal = (u64::MAX / unit).saturating_add(1);
+        Self { slope, inverse, unit, head: heel + depth - unit, heel, limit, reciprocal }
     }
 
     #[inline]
@@ -80,7 +85,11 @@ impl TokenBucket {
 
     #[inline]
     fn depth(&self) -> u64 {
-        if self.is_closed() { 0 } else { self.head + self.unit - self.heel }
+        if self.is_closed() {
+            self.unit.saturating_mul(self.limit).min(refill::MOST_UNITS)
+        } else {
+            self.head + self.unit - self.heel
+        }
     }
 
     /// How far the floor lies above the line.
@@ -107,10 +116,28 @@ impl TokenBucket {
 }
 
 impl Curve for TokenBucket {
+    const LATCH: Option<usize> = Some(HEEL);
+
     #[inline]
-    fn band_of_one(&self, now: Tick) -> Band {
-        let given = refill::given(self.slope, now);
-        Band { floor: given + self.heel, brink: given + self.head, size: self.unit }
+    fn band_of_one(word: impl Fn(usize) -> u64, now: Tick) -> Band {
+        let heel = word(HEEL);
+        let given = refill::given(word(SLOPE), now);
+        Band { floor: given + heel, brink: given + word(HEAD), size: word(UNIT) }
+    }
+
+    #[inline]
+    fn admit_one(word: impl Fn(usize) -> u64, band: Band, start: u64, _now: Tick) -> Decision {
+        // A bucket with a band for one has an inverse, so neither line needs a division.
+        let remaining = whole(band.brink - start, band.size, word(RECIPROCAL));
+        let reset_ns = refill::nanos_by_inverse(word(INVERSE), start + band.size - band.floor);
+        Decision::new(Verdict::Allow, word(LIMIT), remaining, 0, reset_ns)
+    }
+
+    #[inline]
+    fn refuse_one(&self, band: Band, start: u64, now: Tick) -> Decision {
+        let wait_ns = refill::nanos_until(self.slope, self.inverse, start - band.brink, now);
+        let reset_ns = refill::nanos_by_inverse(self.inverse, start - band.floor);
+        Decision::new(Verdict::Deny, self.limit, 0, wait_ns, reset_ns) // what is left is less than one
     }
 
     #[inline]
@@ -125,9 +152,8 @@ impl Curve for TokenBucket {
     fn opening(&self, level: u64, now: Tick, cost: u64) -> Option<(Tick, u64)> {
         let size = self.size(cost)?;
         let start = level.max(self.floor(now));
-        // given(t) + offset + depth >= start + size
-        let target = start.saturating_add(size).saturating_sub(self.floor_offset() + self.depth());
-        match self.line().nanos_until(target, now) {
+        let missing = start.saturating_add(size).saturating_sub(self.ceiling(now));
+        match refill::nanos_until(self.slope, self.inverse, missing, now) {
             NEVER => None,
             wait => Some((now.plus_nanos(wait), start)),
         }
@@ -142,17 +168,6 @@ impl Curve for TokenBucket {
     #[inline]
     fn reset_ns(&self, level: u64, now: Tick) -> u64 {
         refill::nanos(self.slope, self.inverse, level.saturating_sub(self.floor(now)))
-    }
-
-    #[inline]
-    fn facts_of_one(&self, band: Band, start: u64, _now: Tick) -> (u64, u64) {
-        let remaining = (band.brink - start) / self.unit.max(1);
-        (remaining, refill::nanos(self.slope, self.inverse, start + band.size - band.floor))
-    }
-
-    #[inline]
-    fn wait_of_one(&self, start: u64, _band: Band, now: Tick) -> u64 {
-        self.line().nanos_until(start - self.head, now)
     }
 
     #[inline]
@@ -210,13 +225,21 @@ impl Curve for TokenBucket {
     }
 
     fn pack(&self) -> [u64; CURVE_WORDS] {
-        [self.slope, self.inverse, self.unit, self.head, self.heel, self.limit]
+        [self.slope, self.inverse, self.unit, self.head, self.limit, self.reciprocal, self.heel]
     }
 
     #[inline]
-    fn unpack([slope, inverse, unit, head, heel, limit]: [u64; CURVE_WORDS]) -> Self {
-        Self { slope, inverse, unit, head, heel, limit }
+    fn unpack([slope, inverse, unit, head, limit, reciprocal, heel]: [u64; CURVE_WORDS]) -> Self {
+        Self { slope, inverse, unit, head, heel, limit, reciprocal }
     }
+}
+
+/// `units / unit`, rounded down. The product with the reciprocal is at most one too high, since units stay below 2^63, and
+/// that is put right.
+#[inline]
+const fn whole(units: u64, unit: u64, reciprocal: u64) -> u64 {
+    let guess = ((units as u128 * reciprocal as u128) >> 64) as u64;
+    guess - (guess.wrapping_mul(unit) > units) as u64
 }
 
 /// No level goes beyond this, so that adding a bucketful to one never overflows.

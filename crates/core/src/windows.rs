@@ -114,7 +114,7 @@ impl Windows {
     }
 
     pub(crate) const fn pack(&self) -> [u64; CURVE_WORDS] {
-        [self.count, self.period_ns, self.base, 0, 0, 0]
+        [self.count, self.period_ns, self.base, 0, 0, 0, 0]
     }
 
     pub(crate) const fn unpack([count, period_ns, base, ..]: [u64; CURVE_WORDS]) -> Self {

@@ -76,7 +76,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     pub fn allow_at(&self, now: Tick) -> bool {
         match self.shared.cell.quick_allow(now) {
             Some(allowed) => allowed,
-            None => self.shared.slow_take(now, Ask::now(1)).decision.is_allowed(),
+            None => self.shared.allow_the_long_way(now),
         }
     }
 
@@ -97,13 +97,16 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// With [`LeakyBucket::queue`](tollgate_core::LeakyBucket::queue) the answer may be to go ahead after a delay.
     #[inline]
     pub fn check(&self) -> Decision {
-        self.check_n(1)
+        self.check_at(self.shared.clock.now())
     }
 
     /// [`check`](Self::check) at an explicit time.
     #[inline]
     pub fn check_at(&self, now: Tick) -> Decision {
-        self.check_n_at(1, now)
+        match self.shared.cell.quick_check_one(now) {
+            Some(decision) => decision,
+            None => self.shared.check_the_long_way(now, 1),
+        }
     }
 
     /// [`check`](Self::check) for `n`, all of them or none.
@@ -115,10 +118,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// [`check_n`](Self::check_n) at an explicit time.
     #[inline]
     pub fn check_n_at(&self, n: u64, now: Tick) -> Decision {
-        match self.shared.cell.quick_check(now, n) {
-            Some(decision) => decision,
-            None => self.shared.slow_take(now, Ask::within(n, self.shared.patience())).decision,
-        }
+        self.shared.check_the_long_way(now, n)
     }
 
     /// What [`check_n`](Self::check_n) would answer, taking nothing.

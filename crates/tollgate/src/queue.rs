@@ -120,16 +120,26 @@ impl<A: Held, C: Clock> Shared<A, C> {
         Taken { decision: self.behind_the_line(&mut queue, now, ask), claim: None }
     }
 
+    #[inline(never)]
+    pub(crate) fn allow_the_long_way(&self, now: Tick) -> bool {
+        let ask = Ask::now(1);
+        let taken = self.cell.quick_take(now, ask).unwrap_or_else(|| self.slow_take(now, ask));
+        taken.decision.is_allowed()
+    }
+
+    #[inline(never)]
+    pub(crate) fn check_the_long_way(&self, now: Tick, cost: u64) -> Decision {
+        self.cell.quick_check(now, cost).unwrap_or_else(|| {
+            let patience = self.cell.algorithm().patience();
+            self.slow_take(now, Ask::within(cost, patience)).decision
+        })
+    }
+
     /// What somebody who lined up now would be told.
     #[cold]
     pub(crate) fn slow_peek(&self, now: Tick, ask: Ask) -> Decision {
         let mut queue = lock(&self.queue);
         self.behind_the_line(&mut queue, now, ask)
-    }
-
-    #[cold]
-    pub(crate) fn patience(&self) -> Duration {
-        self.cell.algorithm().patience()
     }
 
     fn behind_the_line(&self, queue: &mut Queue<A>, now: Tick, ask: Ask) -> Decision {

@@ -52,6 +52,11 @@ impl Cell<AnyAlgorithm> for AnyCell {
     }
 
     #[inline]
+    fn quick_check_one(&self, now: Tick) -> Option<Decision> {
+        each!(self, cell => cell.quick_check_one(now))
+    }
+
+    #[inline]
     fn quick_check(&self, now: Tick, cost: u64) -> Option<Decision> {
         each!(self, cell => cell.quick_check(now, cost))
     }

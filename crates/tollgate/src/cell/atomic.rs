@@ -1,61 +1,69 @@
 //! States that are one word, without a lock.
 //!
-//! The level lies alone on its cache line; the numbers of the curve lie on another that is only read, except when the
-//! quota changes. `version` guards the numbers: it is even and constant while they are, odd while the cell is
-//! shut, and never takes the same value twice. A caller
+//! The level lies alone on its cache lines; the numbers of the curve lie on others that are only read, except when the
+//! quota changes or somebody starts or stops waiting. A caller
 //!
-//! 1. reads the version, and leaves if it is odd;
-//! 2. reads the numbers, then the level, and decides;
-//! 3. reads the version again, and starts over if it changed;
-//! 4. swaps the level, if it is still the one it decided on.
+//! 1. reads the level;
+//! 2. reads the gate, and leaves if it is shut (for a cost of one the curve's *latch* does both: it is a number of
+//!    the curve, and a value that admits nothing while the gate is shut);
+//! 3. reads the numbers, and decides;
+//! 4. swaps the level, if it is still the one it read; or, if it takes nothing, sees that it still is.
 //!
-//! Why a caller can never write a level of the old curve into the new one: `retune` first shuts the cell, then swaps the level
-//! for one above every level the old curve ever had, then writes the numbers. A caller that read the new level
-//! also sees the new version in step 3, because the level is written after the version; one that read the old level
-//! fails in step 4, because the old level never comes back.
+//! Why a caller can never mix two curves. `retune` shuts the gate, swaps the level for one above every level the old curve
+//! ever had, writes the numbers, and only then is the gate opened. Whoever read a level of the new curve in step 1 finds the
+//! gate shut, or open and all the new numbers behind it. Whoever read a level of the old curve and any number of the
+//! new one comes to step 4 after the level was swapped, and the old level never comes back.
 
 use std::marker::PhantomData;
 
-use tollgate_core::{Algorithm, Ask, CURVE_WORDS, Curve, Decision, GiveBack, Quota, Step, Tick};
+use tollgate_core::{
+    Algorithm, Ask, Band, CLOSED, CURVE_WORDS, Curve, Decision, GiveBack, Quota, Step, Tick,
+};
 
 use super::{Cell, Held, Retuned, Taken};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// A cell for algorithms whose state is one word: lock-free, and a refusal writes nothing.
 #[derive(Debug)]
-#[repr(align(128))]
 pub struct AtomicCell<C> {
-    level: Line<AtomicU64>,
-    curve: Line<PackedCurve<C>>,
+    level: Lines<AtomicU64>,
+    curve: Lines<PackedCurve<C>>,
 }
 
-/// Keeps its content off everybody else's cache lines. Two lines of 64 bytes, because processors fetch them in pairs.
+/// Keeps its content off everybody else's cache lines: two of 64 bytes, because processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Line<T>(T);
+struct Lines<T>(T);
 
 #[derive(Debug)]
 struct PackedCurve<C> {
-    version: AtomicU64,
+    /// The curve's latch while the gate is open, [`CLOSED`] while it is shut.
+    latch: AtomicU64,
+    gate: AtomicU64,
     words: [AtomicU64; CURVE_WORDS],
     kind: PhantomData<C>,
 }
 
-/// The version's lowest bit: the cell is shut.
+const OPEN: u64 = 0;
 const SHUT: u64 = 1;
 
 impl<C: Curve> PackedCurve<C> {
+    /// A number of the curve, for the short way.
     #[inline]
-    fn read(&self) -> C {
-        // Relaxed: the version, read before and after, says whether they belong together.
-        C::unpack(std::array::from_fn(|index| self.words[index].load(Ordering::Relaxed)))
+    fn word(&self, index: usize) -> u64 {
+        if C::LATCH == Some(index) {
+            return self.latch.load(Ordering::Acquire);
+        }
+        // Relaxed: the fence before step 4 puts it in its place.
+        self.words[index].load(Ordering::Relaxed)
     }
 
-    /// Whether the version is still `version`, after everything read so far.
-    #[inline]
-    fn is_still(&self, version: u64) -> bool {
-        fence(Ordering::Acquire);
-        self.version.load(Ordering::Relaxed) == version
+    fn is_shut(&self) -> bool {
+        self.gate.load(Ordering::Acquire) == SHUT
+    }
+
+    fn read(&self) -> C {
+        C::unpack(std::array::from_fn(|index| self.words[index].load(Ordering::Relaxed)))
     }
 
     fn write(&self, curve: C) {
@@ -63,57 +71,66 @@ impl<C: Curve> PackedCurve<C> {
             word.store(value, Ordering::Release);
         }
     }
+
+    fn shut(&self) {
+        self.latch.store(CLOSED, Ordering::SeqCst);
+        self.gate.store(SHUT, Ordering::SeqCst);
+    }
+
+    fn open(&self) {
+        let latch = C::LATCH.map_or(0, |index| self.words[index].load(Ordering::Relaxed));
+        self.gate.store(OPEN, Ordering::SeqCst);
+        self.latch.store(latch, Ordering::SeqCst);
+    }
 }
 
 impl<C: Curve> AtomicCell<C> {
-    /// The one compare-and-swap loop: offers the level to `decide` until what it answers can be written, or there is
-    /// nothing to write. `None` if `settled` says that the answer no longer counts.
+    /// The one compare-and-swap loop: offers the level to `decide` until what it answers can be written, or it writes
+    /// nothing and the level has not changed meanwhile. `None` as soon as `decide` gives up.
     #[inline]
-    fn update<T>(
-        &self,
-        mut decide: impl FnMut(u64) -> (Option<u64>, T),
-        settled: impl Fn() -> bool,
-    ) -> Option<T> {
+    fn update<T>(&self, mut decide: impl FnMut(u64) -> Option<(Option<u64>, T)>) -> Option<T> {
         let mut level = self.level.0.load(Ordering::Acquire);
         loop {
-            let (next, answer) = decide(level);
-            if !settled() {
-                return None;
-            }
-            let Some(next) = next else {
-                return Some(answer);
+            let (next, answer) = decide(level)?;
+            // Everything read of the curve counts as read before what follows.
+            fence(Ordering::Acquire);
+            let seen = match next {
+                Some(next) => {
+                    match self.level.0.compare_exchange_weak(level, next, Ordering::AcqRel, Ordering::Acquire)
+                    {
+                        Ok(_) => return Some(answer),
+                        Err(other) => other,
+                    }
+                }
+                None => self.level.0.load(Ordering::Acquire),
             };
-            match self.level.0.compare_exchange_weak(level, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(answer),
-                Err(other) => level = other,
-            }
-        }
-    }
-
-    /// Updates under a curve that does not change meanwhile; `None` if the cell is shut. `prepare` does what does not
-    /// depend on the level, so that little lies between reading and swapping it.
-    #[inline]
-    fn quick<D, T>(&self, prepare: impl Fn(C) -> D) -> Option<T>
-    where
-        D: FnMut(u64) -> (Option<u64>, T),
-    {
-        loop {
-            let version = self.curve.0.version.load(Ordering::Acquire);
-            if version & SHUT != 0 {
-                return None;
-            }
-            let decide = prepare(self.curve.0.read());
-            if let Some(answer) = self.update(decide, || self.curve.0.is_still(version)) {
+            if next.is_none() && seen == level {
                 return Some(answer);
             }
+            level = seen;
         }
     }
 
-    /// Updates while nobody else can change the curve.
-    fn exclusively<T>(&self, decide: impl FnMut(C, u64) -> (Option<u64>, T)) -> T {
-        let (curve, mut decide) = (self.curve.0.read(), decide);
-        let answer = self.update(|level| decide(curve, level), || true);
-        answer.expect("an update that is always settled always answers")
+    /// The band for a cost of one, by the shortest way there is. Empty if the gate is shut or the long way must decide.
+    #[inline]
+    fn band_of_one(&self, now: Tick) -> Band {
+        let curve = &self.curve.0;
+        if C::LATCH.is_none() && curve.is_shut() {
+            return Band { floor: 1, brink: 0, size: 0 };
+        }
+        C::band_of_one(|index| curve.word(index), now)
+    }
+
+    /// Updates with any cost; `None` if the gate is shut.
+    #[inline]
+    fn quick<T>(&self, decide: impl Fn(C, u64) -> (Option<u64>, T)) -> Option<T> {
+        self.update(|level| (!self.curve.0.is_shut()).then(|| decide(self.curve.0.read(), level)))
+    }
+
+    /// Updates while nobody else can change the curve, shut or not.
+    fn exclusively<T>(&self, decide: impl Fn(C, u64) -> (Option<u64>, T)) -> T {
+        let curve = self.curve.0.read();
+        self.update(|level| Some(decide(curve, level))).expect("it never gives up")
     }
 }
 
@@ -130,46 +147,49 @@ where
 {
     fn new(curve: C) -> Self {
         let words = curve.pack().map(AtomicU64::new);
-        let curve = PackedCurve { version: AtomicU64::new(0), words, kind: PhantomData };
-        Self { level: Line(AtomicU64::new(0)), curve: Line(curve) }
+        let (latch, gate) = (AtomicU64::new(CLOSED), AtomicU64::new(SHUT));
+        let curve = PackedCurve { latch, gate, words, kind: PhantomData };
+        curve.open();
+        Self { level: Lines(AtomicU64::new(0)), curve: Lines(curve) }
     }
 
     #[inline]
     fn quick_allow(&self, now: Tick) -> Option<bool> {
-        let answer = self.quick(|curve| {
-            let band = curve.band_of_one(now);
-            move |level| {
-                let start = level.max(band.floor);
-                let allowed = start <= band.brink;
-                // A brink below the floor: this curve has no band for one, and the long way must answer.
-                (allowed.then_some(start + band.size), (allowed, band.brink < band.floor))
+        self.update(|level| {
+            let band = self.band_of_one(now);
+            let start = level.max(band.floor);
+            if start <= band.brink {
+                return Some((Some(start.wrapping_add(band.size)), true));
             }
-        });
-        match answer {
-            Some((false, true)) => self.quick_take(now, Ask::now(1)).map(|taken| taken.decision.is_allowed()),
-            Some((allowed, _)) => Some(allowed),
-            None => None,
-        }
+            (band.floor <= band.brink).then_some((None, false))
+        })
     }
 
     #[inline]
+    fn quick_check_one(&self, now: Tick) -> Option<Decision> {
+        let word = |index| self.curve.0.word(index);
+        self.update(|level| {
+            let band = self.band_of_one(now);
+            let start = level.max(band.floor);
+            let next = start.wrapping_add(band.size);
+            (start <= band.brink).then(|| (Some(next), C::admit_one(word, band, start, now)))
+        })
+    }
+
     fn quick_check(&self, now: Tick, cost: u64) -> Option<Decision> {
-        self.quick(|curve| {
-            let ask = Ask::within(cost, Curve::patience(&curve));
-            move |level| {
-                let step = curve.decide_level(level, now, ask);
-                (step.change, step.decision)
-            }
+        self.quick(|curve, level| {
+            let step = curve.decide_level(level, now, Ask::within(cost, Curve::patience(&curve)));
+            (step.change, step.decision)
         })
     }
 
     fn quick_peek(&self, now: Tick, ask: Ask) -> Option<Decision> {
-        self.quick(|curve| move |level| (None, curve.decide_level(level, now, ask).decision))
+        self.quick(|curve, level| (None, curve.decide_level(level, now, ask).decision))
     }
 
     #[inline]
     fn quick_take(&self, now: Tick, ask: Ask) -> Option<Taken> {
-        self.quick(|curve| move |level| taken(&curve, curve.decide_level(level, now, ask), now, ask))
+        self.quick(|curve, level| taken(&curve, curve.decide_level(level, now, ask), now, ask))
     }
 
     fn take(&self, now: Tick, ask: Ask) -> Taken {
@@ -177,14 +197,11 @@ where
     }
 
     fn shut(&self) {
-        self.curve.0.version.fetch_or(SHUT, Ordering::SeqCst);
+        self.curve.0.shut();
     }
 
     fn open(&self) {
-        // From odd to the next even number: a version never comes back.
-        if self.curve.0.version.load(Ordering::Relaxed) & SHUT != 0 {
-            self.curve.0.version.fetch_add(1, Ordering::SeqCst);
-        }
+        self.curve.0.open();
     }
 
     fn algorithm(&self) -> C {

@@ -48,6 +48,10 @@ impl<A: Held> Cell<A> for LockedCell<A> {
         self.quick_take(now, Ask::now(1)).map(|taken| taken.decision.is_allowed())
     }
 
+    fn quick_check_one(&self, now: Tick) -> Option<Decision> {
+        self.quick_check(now, 1)
+    }
+
     fn quick_check(&self, now: Tick, cost: u64) -> Option<Decision> {
         let mut inner = lock(&self.inner);
         let ask = Ask::within(cost, inner.algorithm.patience());

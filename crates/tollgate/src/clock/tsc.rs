@@ -19,20 +19,54 @@ use super::Clock;
 /// ```
 #[derive(Clone, Debug)]
 pub struct TscClock {
-    counter: quanta::Clock,
-    origin: u64,
-    /// Nanoseconds a count, times 2^32.
+    /// Nanoseconds a count, times 2^64; zero if quanta must be asked each time.
     scale: u64,
+    origin: u64,
+    quanta: quanta::Clock,
 }
 
 impl TscClock {
     /// A clock that starts at zero now. The first one in a process calibrates, which takes some milliseconds.
     pub fn new() -> Self {
-        let counter = quanta::Clock::new();
-        // quanta scales with a shift that is only known at run time; asked once, a fixed one will do.
-        let scale = counter.delta_as_nanos(0, 1 << 40) >> 8;
-        Self { origin: counter.raw(), scale, counter }
+        let quanta = quanta::Clock::new();
+        Self { scale: scale(&quanta), origin: quanta.raw(), quanta }
     }
+
+    /// Where the counter is not the processor's, or slower than a nanosecond.
+    #[cold]
+    fn by_quanta(&self) -> Tick {
+        Tick::from_nanos(self.quanta.delta_as_nanos(self.origin, self.quanta.raw()))
+    }
+}
+
+/// The factor by which counts of the processor's own counter become nanoseconds. quanta keeps it to itself, so it is asked
+/// what a long span comes to.
+fn scale(quanta: &quanta::Clock) -> u64 {
+    const SPAN: u32 = 62;
+    let nanos = quanta.delta_as_nanos(0, 1 << SPAN);
+    let is_counter = counts_like(quanta.raw(), counter());
+    if is_counter && nanos < 1 << SPAN { nanos << (64 - SPAN) } else { 0 }
+}
+
+/// Whether two readings taken together are of one counter: those of another clock would be far apart.
+fn counts_like(first: u64, second: u64) -> bool {
+    second.wrapping_sub(first) < 1 << 32
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[allow(
+    unsafe_code,
+    reason = "quanta's own reading is a call into another crate: 10 more instructions in every check"
+)]
+fn counter() -> u64 {
+    // SAFETY: the instruction exists on every x86-64 processor and only writes registers.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn counter() -> u64 {
+    0
 }
 
 impl Default for TscClock {
@@ -44,7 +78,10 @@ impl Default for TscClock {
 impl Clock for TscClock {
     #[inline]
     fn now(&self) -> Tick {
-        let passed = self.counter.raw().saturating_sub(self.origin);
-        Tick::from_nanos(((u128::from(passed) * u128::from(self.scale)) >> 32) as u64)
+        if self.scale == 0 {
+            return self.by_quanta();
+        }
+        let passed = counter().saturating_sub(self.origin);
+        Tick::from_nanos(((u128::from(passed) * u128::from(self.scale)) >> 64) as u64)
     }
 }
