@@ -1,0 +1,126 @@
+//! Anything that decides, seen the way the suite sees it.
+
+use tollgate_core::{Algorithm, Ask, Claim, GiveBack, Quota, Tick};
+
+use crate::Outcome;
+use crate::outcome::nanos;
+
+/// A thing that decides: an algorithm with its state, a limiter, a store.
+///
+/// Time is an argument. Admissions are numbered from zero in the order in which they were made, so that one can be given
+/// back; a subject keeps whatever receipts it needs for that. After a [`reset`](Self::reset) numbering starts again, and
+/// earlier admissions can no longer be given back; after [`set_quota`](Self::set_quota) a subject may keep what is given
+/// back of earlier ones.
+///
+/// # Examples
+/// ```
+/// use tollgate_core::{Ask, FixedWindow, Quota, Tick};
+/// use tollgate_sim::Outcome;
+/// use tollgate_sim::subject::{Held, Subject};
+///
+/// let mut window = Held::new(FixedWindow::new(Quota::per_second(1)));
+/// assert!(window.decide(Tick::ZERO, Ask::now(1)).is_admitted());
+/// window.give_back(Tick::ZERO, 0, 1);
+/// assert_eq!(window.decide(Tick::ZERO, Ask::now(1)), Outcome::Admit { delay_ns: 0 });
+/// ```
+pub trait Subject {
+    /// Decides, and takes if it admits.
+    fn decide(&mut self, now: Tick, ask: Ask) -> Outcome;
+
+    /// What [`decide`](Self::decide) would say, without taking anything.
+    fn peek(&mut self, now: Tick, ask: Ask) -> Outcome;
+
+    /// Gives back `amount` of the admission with this number.
+    fn give_back(&mut self, now: Tick, admission: usize, amount: u64);
+
+    /// Charges what turned out dearer than asked for.
+    fn charge(&mut self, now: Tick, extra: u64);
+
+    /// Goes on with another quota; nobody gets a free burst and no debt is forgiven.
+    fn set_quota(&mut self, now: Tick, quota: Quota);
+
+    /// Forgets everything that was admitted.
+    fn reset(&mut self);
+}
+
+/// An algorithm with its state and the receipts of what it admitted.
+#[derive(Clone, Debug)]
+pub struct Held<A: Algorithm> {
+    algorithm: A,
+    state: A::State,
+    /// One for each admission; `None` where nothing was written, or all of it has gone back.
+    receipts: Vec<Option<Receipt>>,
+    /// Counts the returns that changed the state.
+    returns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Receipt {
+    claim: Claim,
+    /// What [`Held::returns`] was when the claim was made.
+    returns: u64,
+}
+
+impl<A: Algorithm> Held<A> {
+    /// The algorithm in its fresh state.
+    pub fn new(algorithm: A) -> Self {
+        Self { algorithm, state: A::State::default(), receipts: Vec::new(), returns: 0 }
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> &A::State {
+        &self.state
+    }
+
+    /// What it decides with.
+    pub fn algorithm(&self) -> &A {
+        &self.algorithm
+    }
+}
+
+impl<A: Algorithm> Subject for Held<A> {
+    fn decide(&mut self, now: Tick, ask: Ask) -> Outcome {
+        let step = self.algorithm.decide(&self.state, now, ask);
+        if step.decision.is_admitted() {
+            let act = now.plus_nanos(nanos(step.decision.delay()));
+            let claim = step.change.as_ref().map(|change| self.algorithm.claim(change, ask.cost(), act));
+            self.receipts.push(claim.map(|claim| Receipt { claim, returns: self.returns }));
+        }
+        if let Some(change) = step.change {
+            self.algorithm.apply(&mut self.state, change);
+        }
+        step.decision.into()
+    }
+
+    fn peek(&mut self, now: Tick, ask: Ask) -> Outcome {
+        self.algorithm.decide(&self.state, now, ask).decision.into()
+    }
+
+    fn give_back(&mut self, now: Tick, admission: usize, amount: u64) {
+        let Some(Receipt { claim, returns }) = self.receipts.get_mut(admission).and_then(Option::take) else {
+            return;
+        };
+        let back = GiveBack { claim, amount, disturbed: returns != self.returns };
+        if let Some(change) = self.algorithm.give_back(&self.state, back, now) {
+            self.algorithm.apply(&mut self.state, change);
+            self.returns += 1;
+        }
+    }
+
+    fn charge(&mut self, now: Tick, extra: u64) {
+        if let Some(change) = self.algorithm.charge(&self.state, extra, now) {
+            self.algorithm.apply(&mut self.state, change);
+        }
+    }
+
+    fn set_quota(&mut self, now: Tick, quota: Quota) {
+        (self.algorithm, self.state) = self.algorithm.retune(&self.state, now, quota);
+        // A receipt says where the old state stood; how much of it time had restored by now is not known any more.
+        self.receipts.fill(None);
+    }
+
+    fn reset(&mut self) {
+        self.state = A::State::default();
+        self.receipts.clear();
+    }
+}
