@@ -54,8 +54,24 @@ pub trait Algorithm: Clone + fmt::Debug {
     /// The receipt of an admission, with which it can be given back.
     fn claim(&self, change: &Self::Change, cost: u64, act: Tick) -> Claim;
 
-    /// What giving back `amount` of a claim changes, if anything: never more than time has not already restored.
+    /// What giving back part of a claim changes, if anything: never more than time has not already restored.
+    ///
+    /// Whoever keeps the state adds up how far changes by `give_back` made it [`fall`](Self::fall), and hands in a claim that
+    /// was [`lowered`](Self::lowered) by what fell since it was made. Otherwise two returns could hand out the same
+    /// capacity twice.
     fn give_back(&self, state: &Self::State, back: GiveBack, now: Tick) -> Option<Self::Change>;
+
+    /// How far a change takes the state down, where marks are levels; zero elsewhere.
+    fn fall(&self, state: &Self::State, change: &Self::Change) -> u64 {
+        let _ = (state, change);
+        0
+    }
+
+    /// The claim as it stands after the state fell by `fallen` since it was made; `None` if nothing is left of it.
+    fn lowered(&self, claim: Claim, fallen: u64) -> Option<Claim> {
+        let _ = fallen;
+        Some(claim)
+    }
 
     /// Charges `extra` whether it fits or not: the cost of something already done that turned out to be dearer than
     /// asked for. Later callers wait until it is paid off.
@@ -68,10 +84,17 @@ pub trait Algorithm: Clone + fmt::Debug {
     where
         Self: Sized;
 
-    /// The mark that a claim made under this algorithm and `state` has after a [`retune`](Self::retune) to `new` and
-    /// `new_state`; `None` if it cannot be given back any more.
-    fn carry_mark(&self, mark: u64, state: &Self::State, new: &Self, new_state: &Self::State) -> Option<u64> {
-        let _ = (mark, state, new, new_state);
+    /// What a claim made under this algorithm is worth after a [`retune`](Self::retune) at `now`, from `state` to `new`
+    /// and `new_state`; `None` if it cannot be given back any more.
+    fn carried(
+        &self,
+        claim: Claim,
+        state: &Self::State,
+        now: Tick,
+        new: &Self,
+        new_state: &Self::State,
+    ) -> Option<Claim> {
+        let _ = (claim, state, now, new, new_state);
         None
     }
 
@@ -98,12 +121,8 @@ pub struct Claim {
 /// A claim, or part of one, on its way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GiveBack {
-    /// The admission it came from.
+    /// The admission it came from, [lowered](Algorithm::lowered) by what fell since.
     pub claim: Claim,
     /// How much of it comes back, at most its cost.
     pub amount: u64,
-    /// Whether anything else was given back since the claim was made. Two overlapping returns can hand out the same
-    /// capacity twice; whoever keeps the state knows whether there was one, and a bucket then gives back only what
-    /// is certain.
-    pub disturbed: bool,
 }

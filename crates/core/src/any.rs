@@ -278,21 +278,32 @@ impl Algorithm for AnyAlgorithm {
         })
     }
 
-    fn carry_mark(&self, mark: u64, state: &AnyState, new: &Self, new_state: &AnyState) -> Option<u64> {
+    fn fall(&self, state: &AnyState, change: &AnyChange) -> u64 {
+        match change {
+            AnyChange::Level(next) => state.level().saturating_sub(*next),
+            _ => 0,
+        }
+    }
+
+    fn lowered(&self, claim: Claim, fallen: u64) -> Option<Claim> {
+        with_inner!(self, &AnyState::Fresh, |algorithm, _state, wrap| algorithm.lowered(claim, fallen))
+    }
+
+    fn carried(
+        &self,
+        claim: Claim,
+        state: &AnyState,
+        now: Tick,
+        new: &Self,
+        new_state: &AnyState,
+    ) -> Option<Claim> {
+        let (level, next) = (state.level(), new_state.level());
         match (self, new) {
-            (Self::TokenBucket(a), Self::TokenBucket(b)) => {
-                a.carry_mark(mark, &state.level(), b, &new_state.level())
-            }
-            (Self::LeakyBucket(a), Self::LeakyBucket(b)) => {
-                a.carry_mark(mark, &state.level(), b, &new_state.level())
-            }
-            (Self::FixedWindow(a), Self::FixedWindow(b)) => {
-                a.carry_mark(mark, &state.level(), b, &new_state.level())
-            }
-            (Self::PacedWindow(a), Self::PacedWindow(b)) => {
-                a.carry_mark(mark, &state.level(), b, &new_state.level())
-            }
-            (Self::SlidingLog(_), Self::SlidingLog(_)) => Some(mark),
+            (Self::TokenBucket(old), Self::TokenBucket(new)) => old.carried(claim, &level, now, new, &next),
+            (Self::LeakyBucket(old), Self::LeakyBucket(new)) => old.carried(claim, &level, now, new, &next),
+            (Self::FixedWindow(old), Self::FixedWindow(new)) => old.carried(claim, &level, now, new, &next),
+            (Self::PacedWindow(old), Self::PacedWindow(new)) => old.carried(claim, &level, now, new, &next),
+            (Self::SlidingLog(_), Self::SlidingLog(_)) => Some(claim),
             _ => None,
         }
     }

@@ -71,11 +71,6 @@ impl LeakyBucket {
     }
 
     #[inline]
-    fn floor(&self, now: Tick) -> u64 {
-        refill::given(self.slope, now) + self.heel
-    }
-
-    #[inline]
     fn size(&self, cost: u64) -> Option<u64> {
         if cost > self.limit { None } else { self.unit.checked_mul(cost).filter(|size| *size <= LARGEST) }
     }
@@ -153,6 +148,15 @@ impl Curve for LeakyBucket {
 
     fn unit(&self) -> u64 {
         self.unit
+    }
+
+    #[inline]
+    fn floor(&self, now: Tick) -> u64 {
+        refill::given(self.slope, now) + self.heel
+    }
+
+    fn lifted(&self, by: u64) -> Self {
+        Self { heel: self.heel.saturating_add(by).min(HIGHEST_HEEL), ..*self }
     }
 
     fn pack(&self) -> [u64; CURVE_WORDS] {

@@ -99,6 +99,22 @@ pub trait Curve: Copy + fmt::Debug + PartialEq {
     /// What one unit of cost adds to the level.
     fn unit(&self) -> u64;
 
+    /// Whether claims can be given back in any order, because only their sum counts.
+    const COMMUTES: bool = false;
+
+    /// Whether claims can still be given back after a change to `new`.
+    fn carries(&self, level: u64, now: Tick, new: &Self) -> bool {
+        let _ = (level, now, new);
+        true
+    }
+
+    /// A level below this counts as this.
+    fn floor(&self, now: Tick) -> u64;
+
+    /// The same curve on levels that are `by` higher.
+    #[must_use]
+    fn lifted(&self, by: u64) -> Self;
+
     /// How long a caller that says nothing about waiting may be delayed.
     #[inline]
     fn patience(&self) -> Duration {
@@ -206,11 +222,28 @@ impl<C: Curve> Algorithm for C {
         self.retuned(*level, now, quota)
     }
 
-    fn carry_mark(&self, mark: u64, level: &u64, new: &Self, new_level: &u64) -> Option<u64> {
+    fn fall(&self, level: &u64, next: &u64) -> u64 {
+        level.saturating_sub(*next)
+    }
+
+    fn lowered(&self, claim: Claim, fallen: u64) -> Option<Claim> {
+        if C::COMMUTES {
+            return Some(claim);
+        }
+        claim.mark.checked_sub(fallen).map(|mark| Claim { mark, ..claim })
+    }
+
+    fn carried(&self, claim: Claim, level: &u64, now: Tick, new: &Self, new_level: &u64) -> Option<Claim> {
+        if !self.carries(*level, now, new) {
+            return None;
+        }
+        // What time had restored by then is not part of it any more.
+        let held = claim.mark.checked_sub(self.floor(now))?.checked_div(self.unit())?;
         // What was taken after the claim, in units of the new curve and rounded up, so that less comes back.
-        let later = u128::from(level.checked_sub(mark)?) * u128::from(new.unit());
-        let later = u64::try_from(later.div_ceil(u128::from(self.unit().max(1)))).ok()?;
-        new_level.checked_sub(later)
+        let later = u128::from(level.checked_sub(claim.mark)?) * u128::from(new.unit());
+        let later = u64::try_from(later.div_ceil(u128::from(self.unit()))).ok()?;
+        let mark = new_level.checked_sub(later)?;
+        (held > 0).then_some(Claim { cost: claim.cost.min(held), act: claim.act, mark })
     }
 
     fn is_idle(&self, level: &u64, now: Tick) -> bool {

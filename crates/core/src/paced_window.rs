@@ -127,6 +127,20 @@ impl Curve for PacedWindow {
         1
     }
 
+    const COMMUTES: bool = true;
+
+    fn carries(&self, level: u64, now: Tick, new: &Self) -> bool {
+        self.windows.carries(level, now, &new.windows)
+    }
+
+    fn floor(&self, now: Tick) -> u64 {
+        self.windows.floor(now)
+    }
+
+    fn lifted(&self, by: u64) -> Self {
+        Self { windows: self.windows.lifted(by) }
+    }
+
     fn pack(&self) -> [u64; CURVE_WORDS] {
         self.windows.pack()
     }

@@ -201,8 +201,8 @@ impl Algorithm for SlidingLog {
     }
 
     /// Entries keep their times.
-    fn carry_mark(&self, mark: u64, _: &Log, _: &Self, _: &Log) -> Option<u64> {
-        Some(mark)
+    fn carried(&self, claim: Claim, _: &Log, _: Tick, _: &Self, _: &Log) -> Option<Claim> {
+        Some(claim)
     }
 
     fn is_idle(&self, log: &Log, now: Tick) -> bool {

@@ -99,11 +99,6 @@ impl TokenBucket {
     }
 
     #[inline]
-    fn floor(&self, now: Tick) -> u64 {
-        refill::given(self.slope, now) + self.floor_offset()
-    }
-
-    #[inline]
     fn ceiling(&self, now: Tick) -> u64 {
         self.floor(now) + self.depth()
     }
@@ -183,9 +178,7 @@ impl Curve for TokenBucket {
     fn returned(&self, level: u64, back: GiveBack, now: Tick) -> Option<u64> {
         let amount = self.unit.checked_mul(back.amount.min(back.claim.cost))?;
         let later = level.checked_sub(back.claim.mark)?; // what was taken after the claim
-        let refund = if back.disturbed {
-            0 // a level that fell and rose again may meet the mark by chance: that it is equal then proves nothing
-        } else if later == 0 {
+        let refund = if later == 0 {
             amount // nobody came after: undoing is exact
         } else if level > self.ceiling(now) {
             // Those after it were promised their times on top of this claim; only what lies above them is free, and only
@@ -195,7 +188,8 @@ impl Curve for TokenBucket {
             // What time has restored since the claim is already back.
             amount.min(back.claim.mark.saturating_sub(self.floor(now)))
         };
-        (refund > 0).then(|| level - refund)
+        // Below zero is as good as zero: both are below the floor, and mean full.
+        (refund > 0).then(|| level.saturating_sub(refund))
     }
 
     fn charged(&self, level: u64, extra: u64, now: Tick) -> u64 {
@@ -222,6 +216,17 @@ impl Curve for TokenBucket {
 
     fn unit(&self) -> u64 {
         self.unit
+    }
+
+    #[inline]
+    fn floor(&self, now: Tick) -> u64 {
+        refill::given(self.slope, now) + self.floor_offset()
+    }
+
+    fn lifted(&self, by: u64) -> Self {
+        let by = by.min(HIGHEST_HEEL - self.floor_offset());
+        let heel = if self.is_closed() { CLOSED } else { self.heel + by };
+        Self { head: self.head + by, heel, ..*self }
     }
 
     fn pack(&self) -> [u64; CURVE_WORDS] {

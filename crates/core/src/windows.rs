@@ -109,6 +109,15 @@ impl Windows {
         (Self { base, ..new }, bare.saturating_add(base).min(LAST_LEVEL))
     }
 
+    /// Not if more was used than the new window holds: it then starts out used up, and not all that was used shows any more.
+    pub(crate) fn carries(&self, level: u64, now: Tick, new: &Self) -> bool {
+        level.saturating_sub(self.floor(now)) <= new.count
+    }
+
+    pub(crate) fn lifted(&self, by: u64) -> Self {
+        Self { base: self.base.saturating_add(by).min(LAST_LEVEL), ..*self }
+    }
+
     pub(crate) const fn is_unlimited(&self) -> bool {
         self.period_ns == 0
     }

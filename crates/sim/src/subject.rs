@@ -50,21 +50,21 @@ pub struct Held<A: Algorithm> {
     state: A::State,
     /// One for each admission; `None` where nothing was written, or all of it has gone back.
     receipts: Vec<Option<Receipt>>,
-    /// Counts the returns that changed the state.
-    returns: u64,
+    /// How far returns have taken the state down, all together.
+    fallen: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Receipt {
     claim: Claim,
-    /// What [`Held::returns`] was when the claim was made.
-    returns: u64,
+    /// What [`Held::fallen`] was when the claim was made.
+    fallen: u64,
 }
 
 impl<A: Algorithm> Held<A> {
     /// The algorithm in its fresh state.
     pub fn new(algorithm: A) -> Self {
-        Self { algorithm, state: A::State::default(), receipts: Vec::new(), returns: 0 }
+        Self { algorithm, state: A::State::default(), receipts: Vec::new(), fallen: 0 }
     }
 
     /// Where it stands.
@@ -84,7 +84,7 @@ impl<A: Algorithm> Subject for Held<A> {
         if step.decision.is_admitted() {
             let act = now.plus_nanos(nanos(step.decision.delay()));
             let claim = step.change.as_ref().map(|change| self.algorithm.claim(change, ask.cost(), act));
-            self.receipts.push(claim.map(|claim| Receipt { claim, returns: self.returns }));
+            self.receipts.push(claim.map(|claim| Receipt { claim, fallen: self.fallen }));
         }
         if let Some(change) = step.change {
             self.algorithm.apply(&mut self.state, change);
@@ -97,13 +97,15 @@ impl<A: Algorithm> Subject for Held<A> {
     }
 
     fn give_back(&mut self, now: Tick, admission: usize, amount: u64) {
-        let Some(Receipt { claim, returns }) = self.receipts.get_mut(admission).and_then(Option::take) else {
+        let Some(Receipt { claim, fallen }) = self.receipts.get_mut(admission).and_then(Option::take) else {
             return;
         };
-        let back = GiveBack { claim, amount, disturbed: returns != self.returns };
-        if let Some(change) = self.algorithm.give_back(&self.state, back, now) {
+        let Some(claim) = self.algorithm.lowered(claim, self.fallen - fallen) else {
+            return;
+        };
+        if let Some(change) = self.algorithm.give_back(&self.state, GiveBack { claim, amount }, now) {
+            self.fallen += self.algorithm.fall(&self.state, &change);
             self.algorithm.apply(&mut self.state, change);
-            self.returns += 1;
         }
     }
 
@@ -114,9 +116,15 @@ impl<A: Algorithm> Subject for Held<A> {
     }
 
     fn set_quota(&mut self, now: Tick, quota: Quota) {
-        (self.algorithm, self.state) = self.algorithm.retune(&self.state, now, quota);
-        // A receipt says where the old state stood; how much of it time had restored by now is not known any more.
-        self.receipts.fill(None);
+        let (algorithm, state) = self.algorithm.retune(&self.state, now, quota);
+        for receipt in &mut self.receipts {
+            *receipt = receipt.take().and_then(|Receipt { claim, fallen }| {
+                let claim = self.algorithm.lowered(claim, self.fallen - fallen)?;
+                let claim = self.algorithm.carried(claim, &self.state, now, &algorithm, &state)?;
+                Some(Receipt { claim, fallen: self.fallen })
+            });
+        }
+        (self.algorithm, self.state) = (algorithm, state);
     }
 
     fn reset(&mut self) {

@@ -62,8 +62,17 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
     /// The algorithm and a copy of the state.
     fn snapshot(&self) -> (A, A::State);
 
-    /// Gives back what can be; whether anything was.
-    fn give_back(&self, back: GiveBack, now: Tick) -> bool;
+    /// Gives back what can be: how far the state [fell](Algorithm::fall), or `None` if nothing could be.
+    fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64>;
+
+    /// Gives back what can be of a claim from before a change of quota; whether anything was. Leaves the cell shut.
+    fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {
+        self.shut();
+        self.give_back(back, now).is_some()
+    }
+
+    /// Whether all of a claim could be given back, so that somebody else may have it instead.
+    fn holds_all(&self, claim: Claim, now: Tick) -> bool;
 
     /// Charges, whether it fits or not.
     fn charge(&self, extra: u64, now: Tick);
@@ -75,6 +84,8 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
 /// A change of quota: what was, and what is now.
 #[derive(Clone, Debug)]
 pub struct Retuned<A: Algorithm> {
+    /// When.
+    pub now: Tick,
     /// The algorithm and the state before.
     pub old: (A, A::State),
     /// The algorithm and the state after.

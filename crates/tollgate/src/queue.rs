@@ -25,8 +25,8 @@ use crate::wait::{Grant, Phase, WaitError, Waiter};
 pub(crate) struct Shared<A: Held, C> {
     pub(crate) clock: C,
     pub(crate) cell: A::Cell,
-    /// How often something was given back and not taken again at once.
-    returns: AtomicU64,
+    /// How far returns have taken the state down, all together.
+    fallen: AtomicU64,
     /// How often the quota changed.
     generation: AtomicU64,
     timer: Arc<dyn Timer>,
@@ -48,11 +48,18 @@ struct Queue<A: Algorithm> {
     alarm: Option<(u64, Tick)>,
     alarms_set: u64,
     /// The latest changes of quota, so that older claims can still be given back.
-    retuned: VecDeque<Retuned<A>>,
+    changes: VecDeque<Change<A>>,
+}
+
+/// A change of quota, and how far the state had fallen by then.
+#[derive(Debug)]
+struct Change<A: Algorithm> {
+    retuned: Retuned<A>,
+    fallen: u64,
 }
 
 /// How many changes of quota a claim may outlive.
-const RETUNED_KEPT: usize = 8;
+const CHANGES_KEPT: usize = 8;
 
 /// What a pass over the queue did: whom to wake, and how much was granted.
 #[derive(Default)]
@@ -72,7 +79,7 @@ impl Served {
 /// Where a claim stands among the returns and changes of quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Epoch {
-    returns: u64,
+    fallen: u64,
     generation: u64,
 }
 
@@ -86,11 +93,11 @@ impl<A: Held, C: Clock> Shared<A, C> {
             tail: None,
             alarm: None,
             alarms_set: 0,
-            retuned: VecDeque::new(),
+            changes: VecDeque::new(),
         };
-        let (returns, generation) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (fallen, generation) = (AtomicU64::new(0), AtomicU64::new(0));
         let (cell, queue) = (A::Cell::new(algorithm), Mutex::new(queue));
-        Self { clock, cell, returns, generation, timer, longest_queue: longest, queue }
+        Self { clock, cell, fallen, generation, timer, longest_queue: longest, queue }
     }
 
     pub(crate) fn quota(&self) -> Quota {
@@ -103,9 +110,9 @@ impl<A: Held, C: Clock> Shared<A, C> {
 
     /// To be read before a claim is made: a return in between then counts as one after it, which errs on the safe side.
     pub(crate) fn epoch(&self) -> Epoch {
-        let (returns, generation) =
-            (self.returns.load(Ordering::Acquire), self.generation.load(Ordering::Acquire));
-        Epoch { returns, generation }
+        let (fallen, generation) =
+            (self.fallen.load(Ordering::Acquire), self.generation.load(Ordering::Acquire));
+        Epoch { fallen, generation }
     }
 
     /// What the quick path could not answer: somebody waits, or the quota is just changing.
@@ -218,13 +225,34 @@ impl<A: Held, C: Clock> Shared<A, C> {
                 }
                 self.serve(queue, now);
             }
-            Phase::Granted(grant) => {
-                if let Some(claim) = grant.claim {
-                    self.take_back(queue, claim, claim.cost, grant.epoch, now);
-                }
-            }
+            Phase::Granted(grant) => self.hand_on(queue, grant, now),
             Phase::Refused(_) | Phase::Gone => {}
         }
+    }
+
+    /// Lets the next in line have a grant that nobody picked up; if that cannot be, gives it back.
+    fn hand_on(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A>>, grant: Grant, now: Tick) {
+        let Some(claim) = grant.claim else {
+            return; // nothing is counted where nothing is limited
+        };
+        while queue.line.front().is_some_and(|waiter| !waiter.is_waiting()) {
+            queue.line.pop_front();
+        }
+        let next = queue.line.front().filter(|next| next.cost == claim.cost);
+        let worth = self.worth(&queue, claim, grant.epoch);
+        let Some(next) = next.filter(|_| worth.is_some_and(|worth| self.cell.holds_all(worth, now))) else {
+            return self.take_back(queue, claim, claim.cost, grant.epoch, now);
+        };
+        let grant = Grant { claim: Some(Claim { act: now, ..claim }), ..grant };
+        let wakers = next.resolve(Phase::Granted(grant)).into_iter().collect();
+        queue.line.pop_front();
+        queue.waiting -= 1;
+        queue.tail = None;
+        if queue.waiting == 0 {
+            self.cell.open();
+        }
+        drop(queue);
+        Served { wakers, cost: 0 }.wake();
     }
 
     /// Gives back part of a claim, and lets those who wait have it.
@@ -240,31 +268,33 @@ impl<A: Held, C: Clock> Shared<A, C> {
         epoch: Epoch,
         now: Tick,
     ) {
-        let Some(mark) = self.carried_mark(&queue, claim.mark, epoch) else {
+        let Some(claim) = self.worth(&queue, claim, epoch) else {
             return;
         };
-        let disturbed = self.returns.load(Ordering::Relaxed) != epoch.returns;
-        let back = GiveBack { claim: Claim { mark, ..claim }, amount, disturbed };
-        if !self.cell.give_back(back, now) {
-            return;
+        let back = GiveBack { claim, amount };
+        if self.generation.load(Ordering::Relaxed) == epoch.generation {
+            let Some(fall) = self.cell.give_back(back, now) else {
+                return;
+            };
+            self.fallen.fetch_add(fall, Ordering::AcqRel);
+        } else {
+            self.cell.give_back_carried(back, now);
         }
         queue.tail = None;
-        let served = self.pass(&mut queue, now);
-        // What was taken again in the same instant leaves the state as it was, and disturbs no other claim.
-        if served.cost < amount {
-            self.returns.fetch_add(1, Ordering::AcqRel);
-        }
-        drop(queue);
-        served.wake();
+        self.serve(queue, now);
     }
 
-    fn carried_mark(&self, queue: &Queue<A>, mark: u64, epoch: Epoch) -> Option<u64> {
+    /// What a claim is worth by now: lowered by every return since, and carried over every change of quota.
+    fn worth(&self, queue: &Queue<A>, claim: Claim, epoch: Epoch) -> Option<Claim> {
         let changes = self.generation.load(Ordering::Relaxed) - epoch.generation;
-        let first = queue.retuned.len().checked_sub(usize::try_from(changes).ok()?)?;
-        queue
-            .retuned
-            .range(first..)
-            .try_fold(mark, |mark, Retuned { old, new }| old.0.carry_mark(mark, &old.1, &new.0, &new.1))
+        let first = queue.changes.len().checked_sub(usize::try_from(changes).ok()?)?;
+        let (mut claim, mut fallen) = (claim, epoch.fallen);
+        for Change { retuned: Retuned { now, old, new }, fallen: then } in queue.changes.range(first..) {
+            claim = old.0.lowered(claim, then - fallen)?;
+            claim = old.0.carried(claim, &old.1, *now, &new.0, &new.1)?;
+            fallen = *then;
+        }
+        self.cell.algorithm().lowered(claim, self.fallen.load(Ordering::Relaxed) - fallen)
     }
 
     /// Charges what something cost beyond what was asked for.
@@ -280,10 +310,10 @@ impl<A: Held, C: Clock> Shared<A, C> {
         queue.quota = quota;
         queue.tail = None;
         let retuned = self.cell.retune(now, quota);
-        if queue.retuned.len() == RETUNED_KEPT {
-            queue.retuned.pop_front();
+        if queue.changes.len() == CHANGES_KEPT {
+            queue.changes.pop_front();
         }
-        queue.retuned.push_back(retuned);
+        queue.changes.push_back(Change { retuned, fallen: self.fallen.load(Ordering::Relaxed) });
         self.generation.fetch_add(1, Ordering::AcqRel);
         let mut hopeless = self.refuse_hopeless(&mut queue, now);
         let served = self.pass(&mut queue, now);

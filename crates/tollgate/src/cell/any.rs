@@ -1,8 +1,8 @@
 //! The cell of an algorithm chosen at run time.
 
 use tollgate_core::{
-    Algorithm, AnyAlgorithm, AnyState, Ask, Decision, FixedWindow, GiveBack, LeakyBucket, PacedWindow, Quota,
-    Tick, TokenBucket,
+    Algorithm, AnyAlgorithm, AnyState, Ask, Claim, Decision, FixedWindow, GiveBack, LeakyBucket, PacedWindow,
+    Quota, Tick, TokenBucket,
 };
 
 use super::{AtomicCell, Cell, LockedCell, Retuned, Taken};
@@ -102,8 +102,16 @@ impl Cell<AnyAlgorithm> for AnyCell {
         }
     }
 
-    fn give_back(&self, back: GiveBack, now: Tick) -> bool {
+    fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64> {
         each!(self, cell => cell.give_back(back, now))
+    }
+
+    fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {
+        each!(self, cell => cell.give_back_carried(back, now))
+    }
+
+    fn holds_all(&self, claim: Claim, now: Tick) -> bool {
+        each!(self, cell => cell.holds_all(claim, now))
     }
 
     fn charge(&self, extra: u64, now: Tick) {
@@ -129,5 +137,5 @@ fn retuned<C: Algorithm<State = u64>>(
     kind: impl Fn(C) -> AnyAlgorithm,
     change: Retuned<C>,
 ) -> Retuned<AnyAlgorithm> {
-    Retuned { old: level_of(&kind, change.old), new: level_of(&kind, change.new) }
+    Retuned { now: change.now, old: level_of(&kind, change.old), new: level_of(&kind, change.new) }
 }

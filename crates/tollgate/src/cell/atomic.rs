@@ -17,7 +17,7 @@
 use std::marker::PhantomData;
 
 use tollgate_core::{
-    Algorithm, Ask, Band, CLOSED, CURVE_WORDS, Curve, Decision, GiveBack, Quota, Step, Tick,
+    Algorithm, Ask, Band, CLOSED, CURVE_WORDS, Claim, Curve, Decision, GiveBack, Quota, Step, Tick,
 };
 
 use super::{Cell, Held, Retuned, Taken};
@@ -212,11 +212,32 @@ where
         (self.curve.0.read(), self.level.0.load(Ordering::Acquire))
     }
 
-    fn give_back(&self, back: GiveBack, now: Tick) -> bool {
+    fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64> {
         self.exclusively(|curve, level| {
             let next = curve.returned(level, back, now);
-            (next, next.is_some())
+            (next, next.map(|next| level - next))
         })
+    }
+
+    /// Lifts the curve instead of lowering the level: a level that fell below those of the new curve could be one of the
+    /// old, and whoever still holds that might swap it.
+    fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {
+        self.shut();
+        let lifted = self.exclusively(|curve, level| match curve.returned(level, back, now) {
+            // One up for both, so that whoever read the level before fails to swap it.
+            Some(next) => (Some(level + 1), Some(curve.lifted(level - next + 1))),
+            None => (None, None),
+        });
+        if let Some(curve) = lifted {
+            self.curve.0.write(curve);
+        }
+        lifted.is_some()
+    }
+
+    fn holds_all(&self, claim: Claim, now: Tick) -> bool {
+        let (curve, level) = self.snapshot();
+        let next = curve.returned(level, GiveBack { claim, amount: claim.cost }, now);
+        next.is_some_and(|next| Some(level - next) == curve.unit().checked_mul(claim.cost))
     }
 
     fn charge(&self, extra: u64, now: Tick) {
@@ -227,7 +248,7 @@ where
         self.shut();
         let retuned = self.exclusively(|curve, level| {
             let (new, next) = curve.retuned(level, now, quota);
-            (Some(next), Retuned { old: (curve, level), new: (new, next) })
+            (Some(next), Retuned { now, old: (curve, level), new: (new, next) })
         });
         self.curve.0.write(retuned.new.0);
         retuned

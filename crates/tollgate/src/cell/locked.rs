@@ -1,6 +1,6 @@
 //! States of more than a word, behind a lock.
 
-use tollgate_core::{Algorithm, Ask, Decision, GiveBack, Quota, Tick};
+use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
 
 use super::{Cell, Held, Retuned, Taken};
 use crate::sync::{Mutex, lock};
@@ -30,12 +30,10 @@ impl<A: Algorithm> Inner<A> {
         Taken { decision: step.decision, claim }
     }
 
-    fn write(&mut self, change: Option<A::Change>) -> bool {
-        let changed = change.is_some();
+    fn write(&mut self, change: Option<A::Change>) {
         if let Some(change) = change {
             self.algorithm.apply(&mut self.state, change);
         }
-        changed
     }
 }
 
@@ -89,10 +87,17 @@ impl<A: Held> Cell<A> for LockedCell<A> {
         (inner.algorithm.clone(), inner.state.clone())
     }
 
-    fn give_back(&self, back: GiveBack, now: Tick) -> bool {
+    fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64> {
         let mut inner = lock(&self.inner);
-        let change = inner.algorithm.give_back(&inner.state, back, now);
-        inner.write(change)
+        let change = inner.algorithm.give_back(&inner.state, back, now)?;
+        let fall = inner.algorithm.fall(&inner.state, &change);
+        inner.write(Some(change));
+        Some(fall)
+    }
+
+    /// Not needed: these states give back in any order, and what comes back can be taken again.
+    fn holds_all(&self, _claim: Claim, _now: Tick) -> bool {
+        false
     }
 
     fn charge(&self, extra: u64, now: Tick) {
@@ -107,6 +112,6 @@ impl<A: Held> Cell<A> for LockedCell<A> {
         let old = (inner.algorithm.clone(), std::mem::take(&mut inner.state));
         (inner.algorithm, inner.state) = new.clone();
         inner.shut = true;
-        Retuned { old, new }
+        Retuned { now, old, new }
     }
 }
