@@ -37,7 +37,7 @@ pub use clock::{Clock, CoarseClock, DefaultClock, ManualClock, MonotonicClock};
 #[cfg(feature = "tokio")]
 pub use clock::{TokioClock, TokioTimer};
 pub use limiter::{Builder, Limiter};
-pub use reservation::Reservation;
+pub use reservation::{Refused, Reservation};
 pub use sometimes::Sometimes;
 pub use timer::{ThreadTimer, Timer};
 pub use tollgate_core::{
@@ -45,3 +45,7 @@ pub use tollgate_core::{
     SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket, UnknownKind, Verdict,
 };
 pub use wait::{Wait, WaitError};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

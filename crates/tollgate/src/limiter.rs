@@ -9,7 +9,7 @@ use tollgate_core::{AnyAlgorithm, Ask, Decision, Kind, Quota, Tick, TokenBucket}
 use crate::cell::{Cell, Held, Taken};
 use crate::clock::{Clock, DefaultClock};
 use crate::queue::Shared;
-use crate::reservation::Reservation;
+use crate::reservation::{Refused, Reservation};
 use crate::timer::Timer;
 use crate::wait::{Grant, Wait};
 
@@ -147,7 +147,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     ///
     /// # Errors
     /// The refusal, if they can never be had.
-    pub fn reserve_n(&self, n: u64) -> Result<Reservation<'_, A, C>, Decision> {
+    pub fn reserve_n(&self, n: u64) -> Result<Reservation<'_, A, C>, Refused> {
         self.reserve_n_at(n, self.shared.clock.now())
     }
 
@@ -155,7 +155,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     ///
     /// # Errors
     /// The refusal, if they can never be had.
-    pub fn reserve_n_at(&self, n: u64, now: Tick) -> Result<Reservation<'_, A, C>, Decision> {
+    pub fn reserve_n_at(&self, n: u64, now: Tick) -> Result<Reservation<'_, A, C>, Refused> {
         self.reserve(now, Ask::whenever(n))
     }
 
@@ -163,7 +163,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     ///
     /// # Errors
     /// The refusal; its `retry_after` says when the same question will be answered better.
-    pub fn reserve_within(&self, n: u64, longest_wait: Duration) -> Result<Reservation<'_, A, C>, Decision> {
+    pub fn reserve_within(&self, n: u64, longest_wait: Duration) -> Result<Reservation<'_, A, C>, Refused> {
         self.reserve_within_at(n, longest_wait, self.shared.clock.now())
     }
 
@@ -176,7 +176,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         n: u64,
         longest_wait: Duration,
         now: Tick,
-    ) -> Result<Reservation<'_, A, C>, Decision> {
+    ) -> Result<Reservation<'_, A, C>, Refused> {
         self.reserve(now, Ask::within(n, longest_wait))
     }
 
@@ -247,11 +247,11 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         }
     }
 
-    fn reserve(&self, now: Tick, ask: Ask) -> Result<Reservation<'_, A, C>, Decision> {
+    fn reserve(&self, now: Tick, ask: Ask) -> Result<Reservation<'_, A, C>, Refused> {
         let epoch = self.shared.epoch();
         let Taken { decision, claim } = self.take(now, ask);
         if !decision.is_admitted() {
-            return Err(decision);
+            return Err(Refused(decision));
         }
         let act = now + decision.delay();
         Ok(Reservation::new(&self.shared, Grant { decision, claim, epoch }, act))

@@ -76,6 +76,9 @@ impl<'a, A: Held, C: Clock> Reservation<'a, A, C> {
 
     /// Says what it really cost: what was taken too much comes back, as far as time has not restored it already; what was
     /// taken too little is charged, and those who come later wait for it.
+    ///
+    /// Less may come back while others give back too: only what is certain not to be handed out twice does. In the order
+    /// in which things were taken, or from a busy limiter, that is all of it.
     pub fn settle(self, actual: u64) {
         let now = self.shared.clock.now();
         self.settle_at(actual, now);
@@ -110,6 +113,23 @@ impl<'a, A: Held, C: Clock> Reservation<'a, A, C> {
         }
     }
 }
+
+/// A reservation that could not be had: too far away, or never. Nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused(pub Decision);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.retry_after() {
+            Some(wait) => write!(f, "it cannot be had in time: try again in {wait:?}"),
+            None => {
+                write!(f, "it can never be had: the limit is {} and the rate may be zero", self.0.limit())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
 
 impl<A: Held, C: Clock> fmt::Debug for Reservation<'_, A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

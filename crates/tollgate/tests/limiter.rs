@@ -71,7 +71,9 @@ fn unlimited_zero_and_never_have_named_answers() {
         let limiter = build(Quota::per_second(5).burst(5));
         let never = limiter.check_n(6);
         assert!(never.is_never() && !never.is_admitted(), "{kind}: above the limit");
-        assert!(limiter.reserve_n(6).is_err(), "{kind}");
+        let refused = limiter.reserve_n(6).unwrap_err();
+        assert!(refused.0.is_never(), "{kind}");
+        assert!(refused.to_string().starts_with("it can never be had: the limit is 5"), "{kind}: {refused}");
         assert!(limiter.check_n(0).is_allowed(), "{kind}: nothing costs nothing");
         assert!(limiter.peek().is_allowed(), "{kind}: and nothing was taken");
 
@@ -166,6 +168,42 @@ fn settling_for_less_gives_back_only_what_time_has_not() {
     clock.advance(millis(100));
     estimate.settle(10);
     assert_eq!(limiter.peek_n(0).remaining(), 1);
+}
+
+#[test]
+fn overlapping_estimates_can_be_settled() {
+    let (limiter, _clock) = manual(Quota::per_second(10).burst(100));
+    let estimates: Vec<_> = (0..4).map(|_| limiter.reserve_n(20).unwrap()).collect();
+    for estimate in estimates {
+        estimate.settle(5);
+    }
+    assert_eq!(limiter.peek_n(0).remaining(), 80, "four times five are used");
+
+    // The other way round less is certain to come back, and never too much.
+    let (limiter, _clock) = manual(Quota::per_second(10).burst(100));
+    let estimates: Vec<_> = (0..4).map(|_| limiter.reserve_n(20).unwrap()).collect();
+    for estimate in estimates.into_iter().rev() {
+        estimate.settle(5);
+    }
+    let remaining = limiter.peek_n(0).remaining();
+    assert!((20 + 15..=80).contains(&remaining), "{remaining}");
+}
+
+#[test]
+fn a_claim_outlives_a_change_of_quota() {
+    let (limiter, clock) = manual(Quota::per_second(2).burst(2));
+    let early = limiter.reserve_n(2).unwrap();
+    clock.advance(Duration::from_secs(1)); // both are back
+    limiter.set_quota(Quota::per_second(2).burst(8));
+    early.settle(0);
+    assert_eq!(limiter.peek_n(0).remaining(), 2, "what time had restored does not come back twice");
+
+    let (limiter, _clock) = manual(Quota::per_second(2).burst(4));
+    let estimate = limiter.reserve_n(4).unwrap();
+    limiter.set_quota(Quota::per_minute(7).burst(8));
+    estimate.settle(1);
+    assert_eq!(limiter.peek_n(0).remaining(), 3);
+    assert!(limiter.allow_n(3) && !limiter.allow());
 }
 
 #[test]
