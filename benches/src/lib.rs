@@ -1,0 +1,61 @@
+//! The harness of the benchmarks: interleaved rounds, medians, goals, a table for people and a JSON file for programs.
+//!
+//! A benchmark is a program in `src/bin/`. It measures its contenders in turns (A B C A B C …), hands the samples to
+//! [`Case`]s, each with the [`Goal`]s that the project has set itself, and gives the cases to a [`Bench`].
+
+mod bench;
+mod case;
+mod instructions;
+mod machine;
+mod spin;
+
+pub use bench::{Bench, Options, Quickness};
+pub use case::{Better, Case, Goal, Summary};
+pub use instructions::{counted, instructions};
+pub use machine::pin_to_core;
+pub use spin::SpinBarrier;
+
+use machine::Load;
+
+/// A contender's name, and one measurement of it.
+pub type Contender<'a, T> = (&'static str, Box<dyn Fn() -> T + 'a>);
+
+/// Runs every contender once a round, in order, so that whatever drifts drifts for all of them.
+///
+/// A round during which others used the machine is run again, but not for ever: on a machine that is never idle the
+/// noisy rounds have to do, and the table says so.
+pub fn interleave<T>(
+    rounds: usize,
+    contenders: &[Contender<'_, T>],
+    mut sample: impl FnMut(&'static str, T),
+) {
+    let (mut quiet, mut noisy) = (0, Vec::new());
+    for _ in 0..ATTEMPTS * rounds {
+        let load = Load::now();
+        let round: Vec<_> = contenders.iter().map(|(name, run)| (*name, run())).collect();
+        if load.others_since() > BUSY_CORES {
+            noisy.push(round);
+            noisy.truncate(rounds);
+        } else {
+            for (name, value) in round {
+                sample(name, value);
+            }
+            quiet += 1;
+        }
+        if quiet == rounds {
+            break;
+        }
+    }
+    if !noisy.is_empty() {
+        let used = rounds - quiet;
+        println!("others were busy in some rounds; {used} of {rounds} rounds below are such ones");
+        for (name, value) in noisy.into_iter().take(used).flatten() {
+            sample(name, value);
+        }
+    }
+}
+
+/// How often a round may be run for one that counts.
+const ATTEMPTS: usize = 3;
+/// Others' use of the machine above which a round is noisy.
+const BUSY_CORES: f64 = 0.06;
