@@ -59,12 +59,12 @@ pub trait Curve: Copy + fmt::Debug + PartialEq {
         Self::unpack(core::array::from_fn(word)).admission(start + band.size, now, 0)
     }
 
-    /// The decision to refuse a cost of one that would start at `start`, beyond the brink of its band.
+    /// The decision to refuse a cost of one that would start at `start`, beyond the brink of its band, where that is easily
+    /// said and nobody would wait. `None` elsewhere: then [`decide_rest`](Self::decide_rest) says it.
     #[inline]
-    fn refuse_one(&self, band: Band, start: u64, now: Tick) -> Decision {
-        let _ = band;
-        let wait_ns = self.opening(start, now, 1).map_or(NEVER, |(at, _)| at.as_nanos() - now.as_nanos());
-        self.refuse(start, now, wait_ns).decision
+    fn refuse_one(word: impl Fn(usize) -> u64, band: Band, start: u64, now: Tick) -> Option<Decision> {
+        let _ = (word, band, start, now);
+        None
     }
 
     /// The band for any cost; a cost that can never be had gets a brink below the floor.
@@ -138,9 +138,11 @@ pub trait Curve: Copy + fmt::Debug + PartialEq {
                 let decision = Self::admit_one(word, band, start, now);
                 return Step { change: Some(start + band.size), decision };
             }
-            // With patience, or without a band, a refusal is not settled yet.
-            if ask.patience_ns == 0 && band.floor <= band.brink {
-                return Step { change: None, decision: self.refuse_one(band, start, now) };
+            if ask.patience_ns == 0
+                && band.floor <= band.brink
+                && let Some(decision) = Self::refuse_one(word, band, start, now)
+            {
+                return Step { change: None, decision };
             }
         }
         self.decide_rest(level, now, ask)

@@ -118,6 +118,14 @@ pub(crate) const fn nanos_by_inverse(inverse: u64, units: u64) -> u64 {
     (product >> 64) as u64 + (product as u64 != 0) as u64
 }
 
+/// Whether a wait worked out by [`nanos_by_inverse`] is true to the nanosecond as it is: nothing was rounded, because a
+/// nanosecond gives whole units, and it does not come near the end of time.
+#[inline]
+pub(crate) const fn is_exact(slope: u64, wait: u64, now: Tick) -> bool {
+    let whole = slope << (64 - FRACTION_BITS) == 0;
+    whole && (wait | now.as_nanos()) >> (FRACTION_BITS - 1) == 0
+}
+
 /// Nanoseconds from `now` until `units` more have been given, true to the nanosecond.
 #[inline]
 pub(crate) const fn nanos_until(slope: u64, inverse: u64, units: u64, now: Tick) -> u64 {
@@ -130,6 +138,9 @@ pub(crate) const fn nanos_until(slope: u64, inverse: u64, units: u64, now: Tick)
     let wait = nanos_by_inverse(inverse, units);
     if wait >= (1 << FRACTION_BITS) - least(now.as_nanos(), 1 << FRACTION_BITS) {
         return NEVER;
+    }
+    if slope << (64 - FRACTION_BITS) == 0 {
+        return wait; // whole units a nanosecond: nothing was rounded
     }
     // `given` rounds down, so the straight line may be one nanosecond off on either side.
     let target = given(slope, now) + units;

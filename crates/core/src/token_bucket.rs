@@ -129,10 +129,12 @@ impl Curve for TokenBucket {
     }
 
     #[inline]
-    fn refuse_one(&self, band: Band, start: u64, now: Tick) -> Decision {
-        let wait_ns = refill::nanos_until(self.slope, self.inverse, start - band.brink, now);
-        let reset_ns = refill::nanos_by_inverse(self.inverse, start - band.floor);
-        Decision::new(Verdict::Deny, self.limit, 0, wait_ns, reset_ns) // what is left is less than one
+    fn refuse_one(word: impl Fn(usize) -> u64, band: Band, start: u64, now: Tick) -> Option<Decision> {
+        let inverse = word(INVERSE);
+        let wait_ns = refill::nanos_by_inverse(inverse, start - band.brink);
+        let reset_ns = refill::nanos_by_inverse(inverse, start - band.floor);
+        let decision = Decision::new(Verdict::Deny, word(LIMIT), 0, wait_ns, reset_ns); // less than one is left
+        refill::is_exact(word(SLOPE), wait_ns, now).then_some(decision)
     }
 
     #[inline]

@@ -35,7 +35,7 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
     /// Takes one if it may go ahead now; whether it may. Also `None` if [`quick_take`](Self::quick_take) must decide.
     fn quick_allow(&self, now: Tick) -> Option<bool>;
 
-    /// Takes one if it may go ahead now. `None` if it may not, or [`quick_check`](Self::quick_check) must decide.
+    /// Takes one if it may go ahead now. `None` if [`quick_check`](Self::quick_check) must decide.
     fn quick_check_one(&self, now: Tick) -> Option<Decision>;
 
     /// Decides with the algorithm's own [patience](Algorithm::patience), and takes if admitted.

@@ -84,7 +84,8 @@ impl<C: Clock> Sometimes<C> {
         past.calls += 1;
         let interval_passed =
             now.is_some_and(|(interval, now)| past.last_run.is_none_or(|last| now.since(last) >= interval));
-        let is_time = nth < self.first || (self.every > 0 && nth % self.every == 0) || interval_passed;
+        let is_time =
+            nth < self.first || (self.every > 0 && nth.is_multiple_of(self.every)) || interval_passed;
         if is_time {
             past.last_run = now.map(|(_, now)| now);
         }

@@ -117,10 +117,10 @@ impl<'a, A: Held, C: Clock> Wait<'a, A, C> {
         let now = self.shared.clock.now();
         let epoch = self.shared.epoch();
         let ask = Ask::now(self.cost);
-        if let Some(taken) = crate::cell::Cell::quick_take(&self.shared.cell, now, ask) {
-            if taken.decision.is_allowed() {
-                return Ok(Some(Grant { decision: taken.decision, claim: taken.claim, epoch }));
-            }
+        if let Some(taken) = crate::cell::Cell::quick_take(&self.shared.cell, now, ask)
+            && taken.decision.is_allowed()
+        {
+            return Ok(Some(Grant { decision: taken.decision, claim: taken.claim, epoch }));
         }
         let waiter = Arc::new(Waiter::new(self.cost, self.deadline));
         self.shared.line_up(&waiter, now)?;

@@ -8,6 +8,7 @@
 //!
 //! Rates are recorded as floating point per second; quotas are exact fractions, so each rate is turned into one first.
 #![cfg(not(loom))]
+#![allow(clippy::cast_precision_loss, reason = "the recording itself is in floating point")]
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -174,7 +174,7 @@ fn the_other_algorithms_keep_their_own_bounds() {
                 let admitted = std::thread::scope(|scope| {
                     let one = || {
                         barrier.wait();
-                        (0..400 / threads + 1).filter(|_| limiter.allow()).count()
+                        (0..=(400 / threads)).filter(|_| limiter.allow()).count()
                     };
                     let handles: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
                     handles.into_iter().map(|handle| handle.join().expect("no panic")).sum::<usize>()

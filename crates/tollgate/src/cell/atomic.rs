@@ -134,11 +134,13 @@ impl<C: Curve> AtomicCell<C> {
     }
 }
 
+/// Decides, and makes out the receipt.
 #[inline]
-fn taken<C: Curve>(curve: &C, step: Step<u64>, now: Tick, ask: Ask) -> (Option<u64>, Taken) {
-    let act = now + step.decision.delay();
-    let claim = step.change.map(|level| curve.claim(&level, ask.cost(), act));
-    (step.change, Taken { decision: step.decision, claim })
+fn take<C: Curve>(curve: &C, level: u64, now: Tick, ask: Ask) -> (Option<u64>, Taken) {
+    let Step { change, decision } = curve.decide_level(level, now, ask);
+    let act = now + decision.delay();
+    let claim = change.map(|level| curve.claim(&level, ask.cost(), act));
+    (change, Taken { decision, claim })
 }
 
 impl<C> Cell<C> for AtomicCell<C>
@@ -171,8 +173,13 @@ where
         self.update(|level| {
             let band = self.band_of_one(now);
             let start = level.max(band.floor);
-            let next = start.wrapping_add(band.size);
-            (start <= band.brink).then(|| (Some(next), C::admit_one(word, band, start, now)))
+            if start <= band.brink {
+                return Some((Some(start.wrapping_add(band.size)), C::admit_one(word, band, start, now)));
+            }
+            if band.floor > band.brink {
+                return None;
+            }
+            C::refuse_one(word, band, start, now).map(|decision| (None, decision))
         })
     }
 
@@ -189,11 +196,11 @@ where
 
     #[inline]
     fn quick_take(&self, now: Tick, ask: Ask) -> Option<Taken> {
-        self.quick(|curve, level| taken(&curve, curve.decide_level(level, now, ask), now, ask))
+        self.quick(|curve, level| take(&curve, level, now, ask))
     }
 
     fn take(&self, now: Tick, ask: Ask) -> Taken {
-        self.exclusively(|curve, level| taken(&curve, curve.decide_level(level, now, ask), now, ask))
+        self.exclusively(|curve, level| take(&curve, level, now, ask))
     }
 
     fn shut(&self) {
