@@ -155,8 +155,9 @@ impl Curve for LeakyBucket {
         refill::given(self.slope, now) + self.heel
     }
 
-    fn lifted(&self, by: u64) -> Self {
-        Self { heel: self.heel.saturating_add(by).min(HIGHEST_HEEL), ..*self }
+    fn lifted(&self, by: u64) -> (Self, u64) {
+        let by = by.min(HIGHEST_HEEL - self.heel);
+        (Self { heel: self.heel + by, ..*self }, by)
     }
 
     fn pack(&self) -> [u64; CURVE_WORDS] {

@@ -43,7 +43,8 @@ pub struct Band {
 /// in a few others.
 pub trait Curve: Copy + fmt::Debug + PartialEq {
     /// Where [`pack`](Self::pack) keeps a word that, set to [`CLOSED`], leaves [`band_of_one`](Self::band_of_one) without a
-    /// place to start; `None` if there is none.
+    /// place to start, and that differs from curve to curve: a new one by [`retuned`](Self::retuned) or
+    /// [`lifted`](Self::lifted) does not have it in common with any of the 65 535 before. `None` if there is no such word.
     const LATCH: Option<usize> = None;
 
     /// The band for a cost of one: the common case, with as little arithmetic as possible. Takes the curve word by word,
@@ -111,9 +112,8 @@ pub trait Curve: Copy + fmt::Debug + PartialEq {
     /// A level below this counts as this.
     fn floor(&self, now: Tick) -> u64;
 
-    /// The same curve on levels that are `by` higher.
-    #[must_use]
-    fn lifted(&self, by: u64) -> Self;
+    /// The same curve on levels that are at least `by` higher, and by how much they are.
+    fn lifted(&self, by: u64) -> (Self, u64);
 
     /// How long a caller that says nothing about waiting may be delayed.
     #[inline]

@@ -137,8 +137,9 @@ impl Curve for PacedWindow {
         self.windows.floor(now)
     }
 
-    fn lifted(&self, by: u64) -> Self {
-        Self { windows: self.windows.lifted(by) }
+    fn lifted(&self, by: u64) -> (Self, u64) {
+        let (windows, by) = self.windows.lifted(by);
+        (Self { windows }, by)
     }
 
     fn pack(&self) -> [u64; CURVE_WORDS] {

@@ -211,8 +211,10 @@ impl Curve for TokenBucket {
         let given = i128::from(line.given(now));
         let lowest_ceiling = given + i128::from(line.depth);
         let ceiling = lowest_ceiling.max(i128::from(old_start) + 1 + left);
-        let level = u64::try_from(ceiling - left).unwrap_or(LAST_LEVEL).min(LAST_LEVEL);
-        let heel = u64::try_from(ceiling - lowest_ceiling).unwrap_or(0).min(HIGHEST_HEEL);
+        let heel = u64::try_from(ceiling - lowest_ceiling).unwrap_or(0);
+        let heel = next_heel(self.floor_offset(), heel);
+        let level = lowest_ceiling + i128::from(heel) - left;
+        let level = u64::try_from(level).unwrap_or(LAST_LEVEL).min(LAST_LEVEL);
         (Self::on_line(line, quota.burst_size(), heel), level)
     }
 
@@ -225,10 +227,11 @@ impl Curve for TokenBucket {
         refill::given(self.slope, now) + self.floor_offset()
     }
 
-    fn lifted(&self, by: u64) -> Self {
-        let by = by.min(HIGHEST_HEEL - self.floor_offset());
+    fn lifted(&self, by: u64) -> (Self, u64) {
+        let old = self.floor_offset();
+        let by = next_heel(old, old.saturating_add(by)) - old;
         let heel = if self.is_closed() { CLOSED } else { self.heel + by };
-        Self { head: self.head + by, heel, ..*self }
+        (Self { head: self.head + by, heel, ..*self }, by)
     }
 
     fn pack(&self) -> [u64; CURVE_WORDS] {
@@ -247,6 +250,14 @@ impl Curve for TokenBucket {
 const fn whole(units: u64, unit: u64, reciprocal: u64) -> u64 {
     let guess = ((units as u128 * reciprocal as u128) >> 64) as u64;
     guess - (guess.wrapping_mul(unit) > units) as u64
+}
+
+/// The heel of the next curve: `lowest`, or a little more, so that its last 16 bits count up. It is the curve's latch, by which a
+/// caller tells one curve from the next.
+fn next_heel(old: u64, lowest: u64) -> u64 {
+    const TAGS: u64 = 1 << 16;
+    let ahead = (old + 1).wrapping_sub(lowest) % TAGS;
+    lowest.saturating_add(ahead).min(HIGHEST_HEEL)
 }
 
 /// No level goes beyond this, so that adding a bucketful to one never overflows.

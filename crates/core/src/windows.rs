@@ -114,8 +114,9 @@ impl Windows {
         level.saturating_sub(self.floor(now)) <= new.count
     }
 
-    pub(crate) fn lifted(&self, by: u64) -> Self {
-        Self { base: self.base.saturating_add(by).min(LAST_LEVEL), ..*self }
+    pub(crate) fn lifted(&self, by: u64) -> (Self, u64) {
+        let by = by.min(LAST_LEVEL - self.base);
+        (Self { base: self.base + by, ..*self }, by)
     }
 
     pub(crate) const fn is_unlimited(&self) -> bool {

@@ -3,16 +3,19 @@
 //! The level lies alone on its cache lines; the numbers of the curve lie on others that are only read, except when the
 //! quota changes or somebody starts or stops waiting. A caller
 //!
-//! 1. reads the level;
-//! 2. reads the gate, and leaves if it is shut (for a cost of one the curve's *latch* does both: it is a number of
-//!    the curve, and a value that admits nothing while the gate is shut);
-//! 3. reads the numbers, and decides;
-//! 4. swaps the level, if it is still the one it read; or, if it takes nothing, sees that it still is.
+//! 1. reads the version of the curve, and leaves if the cell is shut;
+//! 2. reads the numbers, and works out what does not depend on the level;
+//! 3. reads the level;
+//! 4. reads the version again, and leaves if it changed;
+//! 5. decides, and swaps the level if it is still the one it read; else it goes on from 4 with the other one.
 //!
-//! Why a caller can never mix two curves. `retune` shuts the gate, swaps the level for one above every level the old curve
-//! ever had, writes the numbers, and only then is the gate opened. Whoever read a level of the new curve in step 1 finds the
-//! gate shut, or open and all the new numbers behind it. Whoever read a level of the old curve and any number of the
-//! new one comes to step 4 after the level was swapped, and the old level never comes back.
+//! The version is a word of its own, the *gate*. For a cost of one it is the curve's *latch*: one of the numbers
+//! themselves, which no two curves in a row have in common and which admits nothing while the cell is shut.
+//!
+//! Why a caller can never mix two curves. `retune` shuts the cell, swaps the level for one above every level the old curve
+//! ever had, writes the numbers, and only then the cell is opened, with a new version. Whoever finds the same version in
+//! steps 1 and 4 has read only numbers of that curve, and a level no younger. If the curve changes after that, so does
+//! the level, and the old one never comes back: step 5 fails.
 
 use std::marker::PhantomData;
 
@@ -37,33 +40,30 @@ struct Lines<T>(T);
 
 #[derive(Debug)]
 struct PackedCurve<C> {
-    /// The curve's latch while the gate is open, [`CLOSED`] while it is shut.
+    /// The curve's latch while the cell is open, [`CLOSED`] while it is shut.
     latch: AtomicU64,
+    /// Counts up; odd while the cell is shut.
     gate: AtomicU64,
     words: [AtomicU64; CURVE_WORDS],
     kind: PhantomData<C>,
 }
 
-const OPEN: u64 = 0;
-const SHUT: u64 = 1;
-
 impl<C: Curve> PackedCurve<C> {
-    /// A number of the curve, for the short way.
+    /// The version, for the short way.
+    #[inline]
+    fn latch(&self) -> &AtomicU64 {
+        if C::LATCH.is_some() { &self.latch } else { &self.gate }
+    }
+
+    /// A number of the curve.
     #[inline]
     fn word(&self, index: usize) -> u64 {
-        if C::LATCH == Some(index) {
-            return self.latch.load(Ordering::Acquire);
-        }
-        // Relaxed: the fence before step 4 puts it in its place.
+        // Relaxed: the fence before the second look at the version puts it in its place.
         self.words[index].load(Ordering::Relaxed)
     }
 
-    fn is_shut(&self) -> bool {
-        self.gate.load(Ordering::Acquire) == SHUT
-    }
-
     fn read(&self) -> C {
-        C::unpack(std::array::from_fn(|index| self.words[index].load(Ordering::Relaxed)))
+        C::unpack(std::array::from_fn(|index| self.word(index)))
     }
 
     fn write(&self, curve: C) {
@@ -73,64 +73,112 @@ impl<C: Curve> PackedCurve<C> {
     }
 
     fn shut(&self) {
+        self.gate.fetch_or(1, Ordering::SeqCst);
         self.latch.store(CLOSED, Ordering::SeqCst);
-        self.gate.store(SHUT, Ordering::SeqCst);
     }
 
     fn open(&self) {
-        let latch = C::LATCH.map_or(0, |index| self.words[index].load(Ordering::Relaxed));
-        self.gate.store(OPEN, Ordering::SeqCst);
+        let latch = C::LATCH.map_or(0, |index| self.word(index));
         self.latch.store(latch, Ordering::SeqCst);
+        if is_shut(self.gate.load(Ordering::Relaxed)) {
+            self.gate.fetch_add(1, Ordering::SeqCst);
+        }
     }
 }
 
+fn is_shut(gate: u64) -> bool {
+    gate & 1 == 1
+}
+
+/// Lets whoever has the cache line go on for some 50 ns. Two threads that fight for every swap get 46 million a second on the
+/// machine of the README, two that take turns get 70 (`cargo xtask bench direct`, allow-2t).
+#[cold]
+fn back_off() {
+    for _ in 0..4 {
+        std::hint::spin_loop();
+    }
+}
+
+/// Whether a version is still what it was, after everything read so far.
+#[inline]
+fn is_still(version: &AtomicU64, seen: u64) -> bool {
+    fence(Ordering::Acquire);
+    version.load(Ordering::Relaxed) == seen
+}
+
 impl<C: Curve> AtomicCell<C> {
-    /// The one compare-and-swap loop: offers the level to `decide` until what it answers can be written, or it writes
-    /// nothing and the level has not changed meanwhile. `None` as soon as `decide` gives up.
+    /// The one compare-and-swap loop: offers the level to `decide` until what it answers can be written, or there is
+    /// nothing to write. `None` as soon as it gives up, or `settled` says that what it decides by no longer holds.
     #[inline]
-    fn update<T>(&self, mut decide: impl FnMut(u64) -> Option<(Option<u64>, T)>) -> Option<T> {
+    fn update<T>(
+        &self,
+        settled: impl Fn() -> bool,
+        mut decide: impl FnMut(u64) -> Option<(Option<u64>, T)>,
+    ) -> Option<T> {
         let mut level = self.level.0.load(Ordering::Acquire);
         loop {
-            let (next, answer) = decide(level)?;
-            // Everything read of the curve counts as read before what follows.
-            fence(Ordering::Acquire);
-            let seen = match next {
-                Some(next) => {
-                    match self.level.0.compare_exchange_weak(level, next, Ordering::AcqRel, Ordering::Acquire)
-                    {
-                        Ok(_) => return Some(answer),
-                        Err(other) => other,
-                    }
-                }
-                None => self.level.0.load(Ordering::Acquire),
-            };
-            if next.is_none() && seen == level {
-                return Some(answer);
+            if !settled() {
+                return None;
             }
-            level = seen;
+            let (next, answer) = decide(level)?;
+            let Some(next) = next else {
+                return Some(answer);
+            };
+            match self.level.0.compare_exchange_weak(level, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(answer),
+                Err(other) => {
+                    level = other;
+                    back_off();
+                }
+            }
         }
     }
 
-    /// The band for a cost of one, by the shortest way there is. Empty if the gate is shut or the long way must decide.
+    /// Updates by the shortest way for a cost of one. `None` if the cell is shut, or the long way must decide. `decide` is
+    /// given the band and the start, and says what to answer.
     #[inline]
-    fn band_of_one(&self, now: Tick) -> Band {
+    fn one<T>(&self, now: Tick, decide: impl Fn(Band, u64) -> Option<T>) -> Option<T> {
         let curve = &self.curve.0;
-        if C::LATCH.is_none() && curve.is_shut() {
-            return Band { floor: 1, brink: 0, size: 0 };
+        let version = curve.latch().load(Ordering::Acquire);
+        if C::LATCH.is_none() && is_shut(version) {
+            return None;
         }
-        C::band_of_one(|index| curve.word(index), now)
+        let word = |index| if C::LATCH == Some(index) { version } else { curve.word(index) };
+        let band = C::band_of_one(word, now);
+        self.update(
+            || is_still(curve.latch(), version),
+            |level| {
+                let start = level.max(band.floor);
+                let next = (start <= band.brink).then(|| start.wrapping_add(band.size));
+                if next.is_none() && band.floor > band.brink {
+                    return None; // no band: shut, or not for the short way
+                }
+                decide(band, start).map(|answer| (next, answer))
+            },
+        )
     }
 
-    /// Updates with any cost; `None` if the gate is shut.
+    /// Updates with any cost; `None` if the cell is shut.
     #[inline]
     fn quick<T>(&self, decide: impl Fn(C, u64) -> (Option<u64>, T)) -> Option<T> {
-        self.update(|level| (!self.curve.0.is_shut()).then(|| decide(self.curve.0.read(), level)))
+        let curve = &self.curve.0;
+        loop {
+            let version = curve.gate.load(Ordering::Acquire);
+            if is_shut(version) {
+                return None;
+            }
+            let numbers = curve.read();
+            let settled = || is_still(&curve.gate, version);
+            if let Some(answer) = self.update(settled, |level| Some(decide(numbers, level))) {
+                return Some(answer);
+            }
+        }
     }
 
     /// Updates while nobody else can change the curve, shut or not.
     fn exclusively<T>(&self, decide: impl Fn(C, u64) -> (Option<u64>, T)) -> T {
         let curve = self.curve.0.read();
-        self.update(|level| Some(decide(curve, level))).expect("it never gives up")
+        self.update(|| true, |level| Some(decide(curve, level))).expect("it never gives up")
     }
 }
 
@@ -149,7 +197,7 @@ where
 {
     fn new(curve: C) -> Self {
         let words = curve.pack().map(AtomicU64::new);
-        let (latch, gate) = (AtomicU64::new(CLOSED), AtomicU64::new(SHUT));
+        let (latch, gate) = (AtomicU64::new(CLOSED), AtomicU64::new(0));
         let curve = PackedCurve { latch, gate, words, kind: PhantomData };
         curve.open();
         Self { level: Lines(AtomicU64::new(0)), curve: Lines(curve) }
@@ -157,29 +205,17 @@ where
 
     #[inline]
     fn quick_allow(&self, now: Tick) -> Option<bool> {
-        self.update(|level| {
-            let band = self.band_of_one(now);
-            let start = level.max(band.floor);
-            if start <= band.brink {
-                return Some((Some(start.wrapping_add(band.size)), true));
-            }
-            (band.floor <= band.brink).then_some((None, false))
-        })
+        self.one(now, |band, start| Some(start <= band.brink))
     }
 
     #[inline]
     fn quick_check_one(&self, now: Tick) -> Option<Decision> {
         let word = |index| self.curve.0.word(index);
-        self.update(|level| {
-            let band = self.band_of_one(now);
-            let start = level.max(band.floor);
+        self.one(now, |band, start| {
             if start <= band.brink {
-                return Some((Some(start.wrapping_add(band.size)), C::admit_one(word, band, start, now)));
+                return Some(C::admit_one(word, band, start, now));
             }
-            if band.floor > band.brink {
-                return None;
-            }
-            C::refuse_one(word, band, start, now).map(|decision| (None, decision))
+            C::refuse_one(word, band, start, now)
         })
     }
 
@@ -231,8 +267,11 @@ where
     fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {
         self.shut();
         let lifted = self.exclusively(|curve, level| match curve.returned(level, back, now) {
-            // One up for both, so that whoever read the level before fails to swap it.
-            Some(next) => (Some(level + 1), Some(curve.lifted(level - next + 1))),
+            // A little more for both, so that whoever read the level before fails to swap it.
+            Some(next) => {
+                let (lifted, by) = curve.lifted(level - next + 1);
+                (Some(next.saturating_add(by)), Some(lifted))
+            }
             None => (None, None),
         });
         if let Some(curve) = lifted {
