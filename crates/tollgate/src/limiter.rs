@@ -136,7 +136,17 @@ impl<A: Held, C: Clock> Limiter<A, C> {
 
     /// [`peek_n`](Self::peek_n) at an explicit time.
     pub fn peek_n_at(&self, n: u64, now: Tick) -> Decision {
-        let ask = Ask::now(n);
+        self.peek_within_at(n, Duration::ZERO, now)
+    }
+
+    /// What [`reserve_within`](Self::reserve_within) would answer, taking nothing.
+    pub fn peek_within(&self, n: u64, longest_wait: Duration) -> Decision {
+        self.peek_within_at(n, longest_wait, self.shared.clock.now())
+    }
+
+    /// [`peek_within`](Self::peek_within) at an explicit time.
+    pub fn peek_within_at(&self, n: u64, longest_wait: Duration, now: Tick) -> Decision {
+        let ask = Ask::within(n, longest_wait);
         self.shared.cell.quick_peek(now, ask).unwrap_or_else(|| self.shared.slow_peek(now, ask))
     }
 
@@ -155,7 +165,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     ///
     /// # Errors
     /// The refusal, if they can never be had.
-    pub fn reserve_n(&self, n: u64) -> Result<Reservation<'_, A, C>, Refused> {
+    pub fn reserve_n(&self, n: u64) -> Result<Reservation<A, C>, Refused> {
         self.reserve_n_at(n, self.shared.clock.now())
     }
 
@@ -163,7 +173,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     ///
     /// # Errors
     /// The refusal, if they can never be had.
-    pub fn reserve_n_at(&self, n: u64, now: Tick) -> Result<Reservation<'_, A, C>, Refused> {
+    pub fn reserve_n_at(&self, n: u64, now: Tick) -> Result<Reservation<A, C>, Refused> {
         self.reserve(now, Ask::whenever(n))
     }
 
@@ -171,7 +181,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     ///
     /// # Errors
     /// The refusal; its `retry_after` says when the same question will be answered better.
-    pub fn reserve_within(&self, n: u64, longest_wait: Duration) -> Result<Reservation<'_, A, C>, Refused> {
+    pub fn reserve_within(&self, n: u64, longest_wait: Duration) -> Result<Reservation<A, C>, Refused> {
         self.reserve_within_at(n, longest_wait, self.shared.clock.now())
     }
 
@@ -184,8 +194,18 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         n: u64,
         longest_wait: Duration,
         now: Tick,
-    ) -> Result<Reservation<'_, A, C>, Refused> {
+    ) -> Result<Reservation<A, C>, Refused> {
         self.reserve(now, Ask::within(n, longest_wait))
+    }
+
+    /// Counts `n` that happened anyway, whether they fit or not; those who come later wait until they are paid off.
+    pub fn charge(&self, n: u64) {
+        self.charge_at(n, self.shared.clock.now());
+    }
+
+    /// [`charge`](Self::charge) at an explicit time.
+    pub fn charge_at(&self, n: u64, now: Tick) {
+        self.shared.charge(n, now);
     }
 
     /// Waits for one.
@@ -255,7 +275,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         }
     }
 
-    fn reserve(&self, now: Tick, ask: Ask) -> Result<Reservation<'_, A, C>, Refused> {
+    fn reserve(&self, now: Tick, ask: Ask) -> Result<Reservation<A, C>, Refused> {
         let epoch = self.shared.epoch();
         let Taken { decision, claim } = self.take(now, ask);
         if !decision.is_admitted() {

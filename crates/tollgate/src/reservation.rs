@@ -13,7 +13,7 @@ use crate::wait::Grant;
 
 /// A slot that was taken, now or for later: act at [`act_time`](Self::act_time), not before.
 ///
-/// The time is a promise: it is kept even if the quota changes. Dropping a reservation keeps the slot; to give it back,
+/// The time is a promise: it is kept even if the quota changes. It may be kept and passed around as one likes. Dropping a reservation keeps the slot; to give it back,
 /// [`cancel`](Self::cancel) it before its time, or [`settle`](Self::settle) it with what it really cost.
 ///
 /// # Examples
@@ -29,15 +29,15 @@ use crate::wait::Grant;
 /// second.cancel();
 /// assert_eq!(limiter.reserve_n(1).unwrap().delay(), Duration::from_millis(100));
 /// ```
-pub struct Reservation<'a, A: Held = tollgate_core::TokenBucket, C: Clock = DefaultClock> {
-    shared: &'a Arc<Shared<A, C>>,
+pub struct Reservation<A: Held = tollgate_core::TokenBucket, C: Clock = DefaultClock> {
+    shared: Arc<Shared<A, C>>,
     grant: Grant,
     act: Tick,
 }
 
-impl<'a, A: Held, C: Clock> Reservation<'a, A, C> {
-    pub(crate) fn new(shared: &'a Arc<Shared<A, C>>, grant: Grant, act: Tick) -> Self {
-        Self { shared, grant, act }
+impl<A: Held, C: Clock> Reservation<A, C> {
+    pub(crate) fn new(shared: &Arc<Shared<A, C>>, grant: Grant, act: Tick) -> Self {
+        Self { shared: Arc::clone(shared), grant, act }
     }
 
     /// The decision that granted it.
@@ -131,7 +131,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-impl<A: Held, C: Clock> fmt::Debug for Reservation<'_, A, C> {
+impl<A: Held, C: Clock> fmt::Debug for Reservation<A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation").field("act", &self.act).field("decision", &self.grant.decision).finish()
     }

@@ -99,7 +99,7 @@ impl<'a, A: Held, C: Clock> Wait<'a, A, C> {
     ///
     /// # Errors
     /// As for the future: see [`WaitError`].
-    pub fn block(self) -> Result<Reservation<'a, A, C>, WaitError> {
+    pub fn block(self) -> Result<Reservation<A, C>, WaitError> {
         let thread = Arc::new(Unpark(std::thread::current()));
         let waker = Waker::from(thread);
         let mut context = Context::from_waker(&waker);
@@ -128,14 +128,14 @@ impl<'a, A: Held, C: Clock> Wait<'a, A, C> {
         Ok(None)
     }
 
-    fn reservation(&self, grant: Grant) -> Reservation<'a, A, C> {
+    fn reservation(&self, grant: Grant) -> Reservation<A, C> {
         let act = grant.claim.map_or_else(|| self.shared.clock.now(), |claim| claim.act);
         Reservation::new(self.shared, grant, act)
     }
 }
 
-impl<'a, A: Held, C: Clock> Future for Wait<'a, A, C> {
-    type Output = Result<Reservation<'a, A, C>, WaitError>;
+impl<A: Held, C: Clock> Future for Wait<'_, A, C> {
+    type Output = Result<Reservation<A, C>, WaitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.waiter.is_none() {

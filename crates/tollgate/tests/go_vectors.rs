@@ -162,12 +162,12 @@ fn check_tokens(limiter: &Bucket, step: &Step, place: &str) {
     }
 }
 
-fn reserve<'a>(
-    limiter: &'a Bucket,
+fn reserve(
+    limiter: &Bucket,
     case: &LimiterCase,
     step: &Step,
     place: &str,
-    saved: &mut HashMap<String, Reservation<'a, TokenBucket, ManualClock>>,
+    saved: &mut HashMap<String, Reservation<TokenBucket, ManualClock>>,
 ) {
     let (now, n) = (tick(step.at_ns), step.n.unwrap_or(1));
     let reserved = match step.max_wait_ns {

@@ -13,7 +13,7 @@ use tollgate::{
 };
 
 type Bucket = Limiter<TokenBucket, ManualClock>;
-type Outcome<'a> = Result<Reservation<'a, TokenBucket, ManualClock>, WaitError>;
+type Outcome = Result<Reservation<TokenBucket, ManualClock>, WaitError>;
 
 fn bucket(quota: Quota) -> (Bucket, ManualClock) {
     let clock = ManualClock::new();
@@ -46,7 +46,7 @@ impl<'a> Waiting<'a> {
         waiting
     }
 
-    fn poll(&mut self) -> Option<Outcome<'a>> {
+    fn poll(&mut self) -> Option<Outcome> {
         let waker = Waker::from(Arc::clone(&self.woken));
         match self.future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(outcome) => Some(outcome),
