@@ -14,7 +14,8 @@ use crate::tick::nanos_of;
 /// [`burst`](Self::burst) says otherwise, the burst is the count.
 ///
 /// Special values: a count of zero never refills (what the burst holds is all there will ever be);
-/// [`UNLIMITED`](Self::UNLIMITED) admits everything; a burst of zero admits nothing. The fastest rate that is enforced is
+/// [`UNLIMITED`](Self::UNLIMITED) admits everything; a burst of zero admits nothing. Windows do not use the burst: their limit is
+/// the count. The fastest rate that is enforced is
 /// 16 per nanosecond; a faster quota is enforced as that.
 ///
 /// # Examples

@@ -6,7 +6,7 @@ use core::time::Duration;
 /// A moment: whole nanoseconds since a clock's own origin (usually the start of the process).
 ///
 /// Algorithms never read a clock; a `Tick` is handed to them. Ticks of one clock can be compared, ticks of
-/// two clocks cannot. A limiter's state is exact for the first 2^59 ns (18 years) after the origin; past that it
+/// two clocks cannot. A limiter's state spans 2^59 ns (18 years); one that is used for longer than that
 /// refuses rather than admits. Unix time in nanoseconds is therefore not a `Tick`: subtract a recent epoch.
 ///
 /// # Examples

@@ -13,17 +13,17 @@ fn main() {
 
 /// The same burst of calls through every algorithm, on a clock moved by hand.
 fn compare_algorithms() {
-    println!(
-        "20 calls in the first second, a pause, 20 in the third, through 5/s: # admitted, . refused, ~ delayed\n"
-    );
+    println!("The same calls, one every 50 ms where there is a mark, through eight algorithms of 5/s:");
+    println!("# admitted  . refused  ~ admitted with a delay\n");
+    println!("{:>24}  |0 s                |1 s                |2 s                |3 s", "");
     for kind in Kind::ALL {
         let clock = ManualClock::new();
         let limiter = Limiter::builder(Quota::per_second(5)).kind(kind).clock(clock.clone()).build();
         let mut line = String::new();
-        for call in 0..60 {
+        for call in 0..80 {
             line.push(match call {
-                20..40 => ' ',
-                _ => mark(&limiter.check()),
+                16..36 | 52..80 => mark(&limiter.check()),
+                _ => ' ',
             });
             clock.advance(Duration::from_millis(50));
         }

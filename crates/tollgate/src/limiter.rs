@@ -17,13 +17,14 @@ use crate::wait::{Grant, Wait};
 ///
 /// In any span of length T it admits at most `burst + rate·T` (for the default algorithm; the others state theirs), from
 /// any number of threads, whatever the clock does. A quota of zero never refills; [`Quota::UNLIMITED`] admits
-/// everything; a cost above the burst is refused for good, and says so.
+/// everything; a cost above the limit (the burst; for windows, the count) is refused for good, and says so.
 ///
 /// Most callers want [`allow`](Self::allow) to drop what is too much, [`wait`](Self::wait) to slow down,
-/// [`reserve_n`](Self::reserve_n) to plan ahead, [`check`](Self::check) to tell a client when to come back. Each has a twin
-/// that takes the time as an argument.
+/// [`reserve_n`](Self::reserve_n) to plan ahead, [`check`](Self::check) to tell a client when to come back. Each but `wait` has
+/// a twin that takes the time as an argument.
 ///
-/// Clones share one state. A check takes no lock and a refusal writes nothing.
+/// Clones share one state. Where the algorithm's state is one word, a check takes no lock (unless somebody waits), and a
+/// refusal writes nothing.
 ///
 /// # Examples
 /// Drop what is too much:
@@ -67,6 +68,7 @@ const LONGEST_QUEUE: usize = 65_536;
 impl<A: Held, C: Clock> Limiter<A, C> {
     /// Whether one may happen now.
     #[inline]
+    #[must_use = "what is not allowed should not be done"]
     pub fn allow(&self) -> bool {
         self.allow_at(self.shared.clock.now())
     }
@@ -82,6 +84,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
 
     /// Whether `n` may happen now, all of them or none.
     #[inline]
+    #[must_use = "what is not allowed should not be done"]
     pub fn allow_n(&self, n: u64) -> bool {
         self.allow_n_at(n, self.shared.clock.now())
     }
@@ -160,6 +163,14 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         self.peek_n_at(1, now)
     }
 
+    /// Takes one, now or for the first moment it can be had: [`reserve_n`](Self::reserve_n) of one.
+    ///
+    /// # Errors
+    /// The refusal, if it can never be had.
+    pub fn reserve(&self) -> Result<Reservation<A, C>, Refused> {
+        self.reserve_n(1)
+    }
+
     /// Takes `n`, now or for the first moment they can be had. A reservation does not queue: it is made from what is not
     /// promised yet, ahead of those who [`wait`](Self::wait).
     ///
@@ -174,7 +185,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// # Errors
     /// The refusal, if they can never be had.
     pub fn reserve_n_at(&self, n: u64, now: Tick) -> Result<Reservation<A, C>, Refused> {
-        self.reserve(now, Ask::whenever(n))
+        self.reserve_ask(now, Ask::whenever(n))
     }
 
     /// Takes `n` if they can be had within `longest_wait`.
@@ -195,7 +206,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         longest_wait: Duration,
         now: Tick,
     ) -> Result<Reservation<A, C>, Refused> {
-        self.reserve(now, Ask::within(n, longest_wait))
+        self.reserve_ask(now, Ask::within(n, longest_wait))
     }
 
     /// Counts `n` that happened anyway, whether they fit or not; those who come later wait until they are paid off.
@@ -262,6 +273,16 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         self.shared.close();
     }
 
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.shared.is_closed()
+    }
+
+    /// What is left at this moment.
+    pub fn remaining(&self) -> u64 {
+        self.peek_n(0).remaining()
+    }
+
     /// The clock.
     pub fn clock(&self) -> &C {
         &self.shared.clock
@@ -275,7 +296,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         }
     }
 
-    fn reserve(&self, now: Tick, ask: Ask) -> Result<Reservation<A, C>, Refused> {
+    fn reserve_ask(&self, now: Tick, ask: Ask) -> Result<Reservation<A, C>, Refused> {
         let epoch = self.shared.epoch();
         let Taken { decision, claim } = self.take(now, ask);
         if !decision.is_admitted() {

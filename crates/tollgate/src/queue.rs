@@ -2,13 +2,15 @@
 //!
 //! Nobody who waits has been promised a time. The head of the queue is admitted when the state admits it; whoever gives
 //! up just leaves the line; a new quota changes when the head is due and nothing else. While anybody waits the cell
-//! is shut, so that those who do not wait cannot slip past.
+//! is shut, so that those who do not wait cannot slip past. Only a reservation can: it is made from what is not promised
+//! yet, and those who wait have been promised nothing.
 //!
 //! Grants are made under the queue's lock, by whoever finds them due: the timer, a waiter that has just lined up, or
 //! somebody who gives something back. The wakers are called after the lock is released.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
@@ -29,24 +31,24 @@ pub(crate) struct Shared<A: Held, C> {
     fallen: AtomicU64,
     /// How often the quota changed.
     generation: AtomicU64,
+    /// Not zero once the limiter is closed.
+    closed: AtomicU64,
     timer: Arc<dyn Timer>,
     longest_queue: usize,
-    queue: Mutex<Queue<A>>,
+    queue: Mutex<Queue<A, C>>,
 }
 
 #[derive(Debug)]
-struct Queue<A: Algorithm> {
+struct Queue<A: Held, C> {
     quota: Quota,
-    closed: bool,
     /// In order of arrival. Those who gave up stay until they reach the head or are too many.
     line: VecDeque<Arc<Waiter>>,
     /// How many of them still wait.
     waiting: usize,
     /// The state as it will be when everybody in line has been served, if somebody asked.
     tail: Option<A::State>,
-    /// The alarm that counts: its number, and when it rings.
-    alarm: Option<(u64, Tick)>,
-    alarms_set: u64,
+    /// The alarm that counts, and when it rings.
+    alarm: Option<(Arc<Alarm<A, C>>, Tick)>,
     /// The latest changes of quota, so that older claims can still be given back.
     changes: VecDeque<Change<A>>,
 }
@@ -58,6 +60,9 @@ struct Change<A: Algorithm> {
     fallen: u64,
 }
 
+/// How late a timer may ring for a turn to count as in time. Later than that, whoever set a deadline has given up.
+const FORGIVEN: Duration = Duration::from_millis(5);
+
 /// How many changes of quota a claim may outlive.
 const CHANGES_KEPT: usize = 8;
 
@@ -68,11 +73,16 @@ struct Served {
     cost: u64,
 }
 
-impl Served {
-    fn wake(self) {
-        for waker in self.wakers {
-            waker.wake();
+/// Wakes everybody, even if one of the wakers panics; then the panic goes on.
+fn wake_all(wakers: Vec<Waker>) {
+    let mut panicked = None;
+    for waker in wakers {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            panicked = Some(panic);
         }
+    }
+    if let Some(panic) = panicked {
+        resume_unwind(panic);
     }
 }
 
@@ -87,21 +97,23 @@ impl<A: Held, C: Clock> Shared<A, C> {
     pub(crate) fn new(algorithm: A, quota: Quota, clock: C, timer: Arc<dyn Timer>, longest: usize) -> Self {
         let queue = Queue {
             quota,
-            closed: false,
             line: VecDeque::new(),
             waiting: 0,
             tail: None,
             alarm: None,
-            alarms_set: 0,
             changes: VecDeque::new(),
         };
-        let (fallen, generation) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (fallen, generation, closed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (cell, queue) = (A::Cell::new(algorithm), Mutex::new(queue));
-        Self { clock, cell, fallen, generation, timer, longest_queue: longest, queue }
+        Self { clock, cell, fallen, generation, closed, timer, longest_queue: longest, queue }
     }
 
     pub(crate) fn quota(&self) -> Quota {
         lock(&self.queue).quota
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire) != 0
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -117,29 +129,40 @@ impl<A: Held, C: Clock> Shared<A, C> {
 
     /// What the quick path could not answer: somebody waits, or the quota is just changing.
     #[cold]
-    pub(crate) fn slow_take(&self, now: Tick, ask: Ask) -> Taken {
+    pub(crate) fn slow_take(self: &Arc<Self>, now: Tick, ask: Ask) -> Taken {
         let mut queue = lock(&self.queue);
-        if queue.waiting == 0 || ask.patience() > Duration::ZERO {
-            // A promise is made from what is not promised yet, and does not queue.
-            queue.tail = None;
-            return self.cell.take(now, ask);
+        if queue.waiting > 0 && ask.patience() == Duration::ZERO {
+            return Taken { decision: self.behind_the_line(&mut queue, now, ask), claim: None };
         }
-        Taken { decision: self.behind_the_line(&mut queue, now, ask), claim: None }
+        // A promise is made from what is not promised yet, and does not queue.
+        let taken = self.cell.take(now, ask);
+        if queue.waiting > 0 && taken.claim.is_some() {
+            self.re_time(queue, now);
+        }
+        taken
     }
 
     #[inline(never)]
     pub(crate) fn allow_the_long_way(&self, now: Tick) -> bool {
         let ask = Ask::now(1);
-        let taken = self.cell.quick_take(now, ask).unwrap_or_else(|| self.slow_take(now, ask));
-        taken.decision.is_allowed()
+        if let Some(taken) = self.cell.quick_take(now, ask) {
+            return taken.decision.is_allowed();
+        }
+        let queue = lock(&self.queue);
+        queue.waiting == 0 && self.cell.take(now, ask).decision.is_allowed()
     }
 
     #[inline(never)]
     pub(crate) fn check_the_long_way(&self, now: Tick, cost: u64) -> Decision {
-        self.cell.quick_check(now, cost).unwrap_or_else(|| {
-            let patience = self.cell.algorithm().patience();
-            self.slow_take(now, Ask::within(cost, patience)).decision
-        })
+        if let Some(decision) = self.cell.quick_check(now, cost) {
+            return decision;
+        }
+        let mut queue = lock(&self.queue);
+        if queue.waiting > 0 {
+            return self.behind_the_line(&mut queue, now, Ask::now(cost));
+        }
+        let patience = self.cell.algorithm().patience();
+        self.cell.take(now, Ask::within(cost, patience)).decision
     }
 
     /// What somebody who lined up now would be told.
@@ -149,23 +172,22 @@ impl<A: Held, C: Clock> Shared<A, C> {
         self.behind_the_line(&mut queue, now, ask)
     }
 
-    fn behind_the_line(&self, queue: &mut Queue<A>, now: Tick, ask: Ask) -> Decision {
+    fn behind_the_line(&self, queue: &mut Queue<A, C>, now: Tick, ask: Ask) -> Decision {
         let algorithm = self.project(queue, now);
         let tail = queue.tail.as_ref().expect("just projected");
         algorithm.decide(tail, now, ask).decision
     }
 
     /// Makes sure that the tail is known.
-    fn project(&self, queue: &mut Queue<A>, now: Tick) -> A {
-        let (algorithm, mut state) = self.cell.snapshot();
-        if queue.tail.is_none() {
-            for waiter in &queue.line {
-                if waiter.is_waiting() {
-                    let _ = algorithm.step(&mut state, now, Ask::whenever(waiter.cost));
-                }
-            }
-            queue.tail = Some(state);
+    fn project(&self, queue: &mut Queue<A, C>, now: Tick) -> A {
+        if queue.tail.is_some() {
+            return self.cell.algorithm();
         }
+        let (algorithm, mut state) = self.cell.snapshot();
+        for waiter in queue.line.iter().filter(|waiter| waiter.is_waiting()) {
+            let _ = algorithm.step(&mut state, now, Ask::whenever(waiter.cost));
+        }
+        queue.tail = Some(state);
         algorithm
     }
 
@@ -182,8 +204,8 @@ impl<A: Held, C: Clock> Shared<A, C> {
         Ok(())
     }
 
-    fn may_line_up(&self, queue: &mut Queue<A>, waiter: &Waiter, now: Tick) -> Result<(), WaitError> {
-        if queue.closed {
+    fn may_line_up(&self, queue: &mut Queue<A, C>, waiter: &Waiter, now: Tick) -> Result<(), WaitError> {
+        if self.is_closed() {
             return Err(WaitError::Closed);
         }
         if queue.waiting >= self.longest_queue {
@@ -231,7 +253,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
     }
 
     /// Lets the next in line have a grant that nobody picked up; if that cannot be, gives it back.
-    fn hand_on(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A>>, grant: Grant, now: Tick) {
+    fn hand_on(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A, C>>, grant: Grant, now: Tick) {
         let Some(claim) = grant.claim else {
             return; // nothing is counted where nothing is limited
         };
@@ -252,7 +274,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
             self.cell.open();
         }
         drop(queue);
-        Served { wakers, cost: 0 }.wake();
+        wake_all(wakers);
     }
 
     /// Gives back part of a claim, and lets those who wait have it.
@@ -262,7 +284,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
 
     fn take_back(
         self: &Arc<Self>,
-        mut queue: MutexGuard<'_, Queue<A>>,
+        mut queue: MutexGuard<'_, Queue<A, C>>,
         claim: Claim,
         amount: u64,
         epoch: Epoch,
@@ -285,7 +307,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
     }
 
     /// What a claim is worth by now: lowered by every return since, and carried over every change of quota.
-    fn worth(&self, queue: &Queue<A>, claim: Claim, epoch: Epoch) -> Option<Claim> {
+    fn worth(&self, queue: &Queue<A, C>, claim: Claim, epoch: Epoch) -> Option<Claim> {
         let changes = self.generation.load(Ordering::Relaxed) - epoch.generation;
         let first = queue.changes.len().checked_sub(usize::try_from(changes).ok()?)?;
         let (mut claim, mut fallen) = (claim, epoch.fallen);
@@ -298,32 +320,39 @@ impl<A: Held, C: Clock> Shared<A, C> {
     }
 
     /// Charges what something cost beyond what was asked for.
-    pub(crate) fn charge(&self, extra: u64, now: Tick) {
-        let mut queue = lock(&self.queue);
-        queue.tail = None;
+    pub(crate) fn charge(self: &Arc<Self>, extra: u64, now: Tick) {
+        let queue = lock(&self.queue);
         self.cell.charge(extra, now);
+        if queue.waiting > 0 {
+            self.re_time(queue, now);
+        }
     }
 
     /// Changes the quota, and re-times everybody who waits.
     pub(crate) fn set_quota(self: &Arc<Self>, quota: Quota, now: Tick) {
         let mut queue = lock(&self.queue);
         queue.quota = quota;
-        queue.tail = None;
         let retuned = self.cell.retune(now, quota);
         if queue.changes.len() == CHANGES_KEPT {
             queue.changes.pop_front();
         }
         queue.changes.push_back(Change { retuned, fallen: self.fallen.load(Ordering::Relaxed) });
         self.generation.fetch_add(1, Ordering::AcqRel);
-        let mut hopeless = self.refuse_hopeless(&mut queue, now);
+        self.re_time(queue, now);
+    }
+
+    /// After a change that moves everybody's turn: refuses those who can no longer be served, and serves who can be.
+    fn re_time(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A, C>>, now: Tick) {
+        queue.tail = None;
+        let mut wakers = self.refuse_hopeless(&mut queue, now);
         let served = self.pass(&mut queue, now);
         drop(queue);
-        hopeless.extend(served.wakers);
-        Served { wakers: hopeless, cost: 0 }.wake();
+        wakers.extend(served.wakers);
+        wake_all(wakers);
     }
 
     /// Refuses those who can no longer be served in time, or at all.
-    fn refuse_hopeless(&self, queue: &mut Queue<A>, now: Tick) -> Vec<Waker> {
+    fn refuse_hopeless(&self, queue: &mut Queue<A, C>, now: Tick) -> Vec<Waker> {
         let (algorithm, mut state) = self.cell.snapshot();
         let mut wakers = Vec::new();
         for waiter in queue.line.iter().filter(|waiter| waiter.is_waiting()) {
@@ -352,7 +381,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
     /// Turns everybody away, now and from now on.
     pub(crate) fn close(&self) {
         let mut queue = lock(&self.queue);
-        queue.closed = true;
+        self.closed.store(1, Ordering::Release);
         queue.waiting = 0;
         queue.tail = None;
         let line = std::mem::take(&mut queue.line);
@@ -360,17 +389,17 @@ impl<A: Held, C: Clock> Shared<A, C> {
         let wakers = wakers.filter_map(|waiter| waiter.resolve(Phase::Refused(WaitError::Closed))).collect();
         self.cell.open();
         drop(queue);
-        Served { wakers, cost: 0 }.wake();
+        wake_all(wakers);
     }
 
-    fn serve(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A>>, now: Tick) {
+    fn serve(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A, C>>, now: Tick) {
         let served = self.pass(&mut queue, now);
         drop(queue);
-        served.wake();
+        wake_all(served.wakers);
     }
 
     /// Grants whatever is due, opens the cell if nobody is left, and sets the alarm otherwise.
-    fn pass(self: &Arc<Self>, queue: &mut Queue<A>, now: Tick) -> Served {
+    fn pass(self: &Arc<Self>, queue: &mut Queue<A, C>, now: Tick) -> Served {
         let mut served = Served::default();
         while let Some(head) = queue.line.front() {
             if !head.is_waiting() {
@@ -378,6 +407,12 @@ impl<A: Held, C: Clock> Shared<A, C> {
                 continue;
             }
             let epoch = self.epoch();
+            if now > head.deadline + FORGIVEN {
+                let error = WaitError::TooLate { would_take: now.since(head.since) };
+                served.wakers.extend(head.resolve(Phase::Refused(error)));
+                queue.waiting -= 1;
+                continue;
+            }
             let Taken { decision, claim } = self.cell.take(now, Ask::now(head.cost));
             if !decision.is_allowed() {
                 if let Some(wait) = decision.retry_after() {
@@ -396,32 +431,49 @@ impl<A: Held, C: Clock> Shared<A, C> {
         served
     }
 
-    fn set_alarm(self: &Arc<Self>, queue: &mut Queue<A>, now: Tick, wait: Duration) {
+    fn set_alarm(self: &Arc<Self>, queue: &mut Queue<A, C>, now: Tick, wait: Duration) {
         let due = now + wait;
-        if queue.alarm.is_some_and(|(_, earlier)| earlier <= due) {
+        if queue.alarm.as_ref().is_some_and(|(_, earlier)| *earlier <= due) {
             return;
         }
-        queue.alarms_set += 1;
-        queue.alarm = Some((queue.alarms_set, due));
-        let alarm = Alarm { shared: Arc::clone(self), number: queue.alarms_set };
-        self.timer.wake_after(wait, Waker::from(Arc::new(alarm)));
+        let alarm = Arc::new(Alarm { shared: std::sync::Mutex::new(Arc::downgrade(self)) });
+        queue.alarm = Some((Arc::clone(&alarm), due));
+        self.timer.wake_after(wait, Waker::from(alarm));
+    }
+}
+
+impl<A: Held, C> Drop for Shared<A, C> {
+    /// A timer may hold an alarm for days; what it rings for must not stay with it.
+    fn drop(&mut self) {
+        if let Some((alarm, _)) = &lock(&self.queue).alarm {
+            *alarm.target() = Weak::new();
+        }
     }
 }
 
 /// Rings for one queue.
+#[derive(Debug)]
 struct Alarm<A: Held, C> {
-    shared: Arc<Shared<A, C>>,
-    number: u64,
+    shared: std::sync::Mutex<Weak<Shared<A, C>>>,
+}
+
+impl<A: Held, C> Alarm<A, C> {
+    fn target(&self) -> std::sync::MutexGuard<'_, Weak<Shared<A, C>>> {
+        self.shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
 }
 
 impl<A: Held, C: Clock> Wake for Alarm<A, C> {
     fn wake(self: Arc<Self>) {
-        let now = self.shared.clock.now();
-        let mut queue = lock(&self.shared.queue);
+        let Some(shared) = self.target().upgrade() else {
+            return; // the limiter is gone
+        };
+        let now = shared.clock.now();
+        let mut queue = lock(&shared.queue);
         // An earlier alarm may have overtaken this one; then the other one stays set.
-        if queue.alarm.is_some_and(|(number, _)| number == self.number) {
+        if queue.alarm.as_ref().is_some_and(|(alarm, _)| Arc::ptr_eq(alarm, &self)) {
             queue.alarm = None;
         }
-        self.shared.serve(queue, now);
+        shared.serve(queue, now);
     }
 }

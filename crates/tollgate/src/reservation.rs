@@ -61,7 +61,8 @@ impl<A: Held, C: Clock> Reservation<A, C> {
     }
 
     /// Gives the slot back, as far as others have not already been promised times on top of it. Too late once its time
-    /// has passed.
+    /// has passed, which for a slot without delay is at once: for something that was not used after all, [`settle`](Self::settle)
+    /// with zero.
     pub fn cancel(self) {
         let now = self.shared.clock.now();
         self.cancel_at(now);

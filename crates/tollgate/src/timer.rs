@@ -13,7 +13,7 @@ use crate::clock::{Clock, MonotonicClock};
 /// Wakes somebody after a while: the only thing a limiter needs of a runtime.
 ///
 /// Its clock need not be the limiter's: it is told how long, not until when. Waking late delays those who wait; waking
-/// early or twice does no harm.
+/// early or twice does no harm. Wakers must not block: they run on the timer's thread.
 pub trait Timer: fmt::Debug + Send + Sync {
     /// Wakes `waker` after `delay`.
     fn wake_after(&self, delay: Duration, waker: Waker);
@@ -22,6 +22,16 @@ pub trait Timer: fmt::Debug + Send + Sync {
     /// for each grant.
     fn granularity(&self) -> Duration {
         Duration::ZERO
+    }
+}
+
+impl<T: Timer + ?Sized> Timer for Arc<T> {
+    fn wake_after(&self, delay: Duration, waker: Waker) {
+        (**self).wake_after(delay, waker);
+    }
+
+    fn granularity(&self) -> Duration {
+        (**self).granularity()
     }
 }
 
@@ -63,7 +73,8 @@ impl ThreadTimer {
                 Some(first) if first.key().0 <= now => {
                     let waker = first.remove();
                     drop(alarms);
-                    waker.wake(); // may set further alarms
+                    // May set further alarms, or run into somebody's panic, which is theirs and must not stop the others' time.
+                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
                     self.alarms.lock().unwrap_or_else(PoisonError::into_inner)
                 }
                 Some(first) => {

@@ -26,7 +26,8 @@ pub enum WaitError {
         /// The most that can be had at once.
         limit: u64,
     },
-    /// It cannot be had before the deadline.
+    /// It cannot be had before the deadline: not as things stand, or not any more after others reserved, were charged for, or
+    /// lowered the quota.
     TooLate {
         /// How long it would have taken.
         would_take: Duration,
@@ -46,7 +47,7 @@ impl fmt::Display for WaitError {
             Self::Never { cost, limit } if cost > limit => {
                 write!(
                     f,
-                    "a cost of {cost} can never be had: the limit is {limit}; split it or raise the burst"
+                    "a cost of {cost} can never be had: the limit is {limit}; split it or raise the limit"
                 )
             }
             Self::Never { cost, .. } => write!(f, "a cost of {cost} can never be had: the rate is zero"),
@@ -114,6 +115,9 @@ impl<'a, A: Held, C: Clock> Wait<'a, A, C> {
 
     /// Takes without waiting, or lines up.
     fn begin(&mut self) -> Result<Option<Grant>, WaitError> {
+        if self.shared.is_closed() {
+            return Err(WaitError::Closed);
+        }
         let now = self.shared.clock.now();
         let epoch = self.shared.epoch();
         let ask = Ask::now(self.cost);
@@ -122,7 +126,7 @@ impl<'a, A: Held, C: Clock> Wait<'a, A, C> {
         {
             return Ok(Some(Grant { decision: taken.decision, claim: taken.claim, epoch }));
         }
-        let waiter = Arc::new(Waiter::new(self.cost, self.deadline));
+        let waiter = Arc::new(Waiter::new(self.cost, self.deadline, now));
         self.shared.line_up(&waiter, now)?;
         self.waiter = Some(waiter);
         Ok(None)
@@ -169,6 +173,8 @@ impl<A: Held, C: Clock> Drop for Wait<'_, A, C> {
 pub(crate) struct Waiter {
     pub(crate) cost: u64,
     pub(crate) deadline: Tick,
+    /// When it lined up.
+    pub(crate) since: Tick,
     phase: Mutex<Phase>,
 }
 
@@ -194,8 +200,8 @@ pub(crate) struct Grant {
 }
 
 impl Waiter {
-    fn new(cost: u64, deadline: Tick) -> Self {
-        Self { cost, deadline, phase: Mutex::new(Phase::Waiting(None)) }
+    fn new(cost: u64, deadline: Tick, since: Tick) -> Self {
+        Self { cost, deadline, since, phase: Mutex::new(Phase::Waiting(None)) }
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

@@ -255,7 +255,7 @@ fn what_can_never_be_had_is_refused_at_once() {
     assert_eq!(now_or_error(limiter.wait_n(6)), Err(never));
     assert_eq!(
         never.to_string(),
-        "a cost of 6 can never be had: the limit is 5; split it or raise the burst"
+        "a cost of 6 can never be had: the limit is 5; split it or raise the limit"
     );
     assert!(limiter.allow_n(5), "nothing was taken");
     let _somebody = Waiting::new(limiter.wait());

@@ -13,10 +13,10 @@ const UNITS: &[(u64, &[&str])] = &[
     (604_800_000_000_000, &["w", "week", "weeks"]),
     (86_400_000_000_000, &["d", "day", "days"]),
     (3_600_000_000_000, &["h", "hour", "hours"]),
-    (60_000_000_000, &["min", "m", "minute", "minutes"]),
-    (1_000_000_000, &["s", "sec", "second", "seconds"]),
+    (60_000_000_000, &["min", "m", "mins", "minute", "minutes"]),
+    (1_000_000_000, &["s", "sec", "secs", "second", "seconds"]),
     (1_000_000, &["ms"]),
-    (1_000, &["us", "µs"]),
+    (1_000, &["us", "µs", "μs"]),
     (1, &["ns"]),
 ];
 
@@ -115,7 +115,10 @@ fn split_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
 
 fn whole_number(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    let expected = || format!("expected a number such as 10, found {text:?}");
+    let expected = || match text.contains('.') && text.parse::<f64>().is_ok() {
+        true => format!("expected a whole number, found {text:?}; for 1.5/s write 3 per 2s"),
+        false => format!("expected a number such as 10, found {text:?}"),
+    };
     let digits: String = text.chars().filter(|c| *c != '_').collect();
     if digits.is_empty()
         || text.starts_with('_')
@@ -146,6 +149,9 @@ fn span(text: &str) -> Result<u64, String> {
 
 fn unknown_unit(name: &str, number: &str) -> String {
     let units = "ns, us, ms, s, min, h, d or w";
+    if name.to_ascii_lowercase().contains("burst") {
+        return "the burst goes last, in small letters and with a space: 10/s burst 20".to_string();
+    }
     match (name.is_empty(), number.is_empty()) {
         (true, true) => format!("the period is missing; expected a unit: {units}"),
         (true, false) => format!("the period {number} needs a unit: {units}"),
@@ -156,7 +162,7 @@ fn unknown_unit(name: &str, number: &str) -> String {
 /// `number` times `unit_ns`, exactly; what does not end on a whole nanosecond is refused rather than rounded.
 fn decimal(number: &str, unit_ns: u64) -> Result<u64, String> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let whole = whole_number(whole)?;
+    let whole = if whole.is_empty() { 0 } else { whole_number(whole)? };
     if fraction.is_empty() || fraction.len() > 18 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!("expected a number such as 2.5, found {number:?}"));
     }
@@ -188,6 +194,7 @@ mod tests {
         assert_eq!(quota("3/10s"), Quota::per(3, Duration::from_secs(10)));
         assert_eq!(quota("5 per 1.5 min"), Quota::per(5, Duration::from_secs(90)));
         assert_eq!(quota("0/s"), Quota::per_second(0));
+        assert_eq!(quota("1 per .5s"), Quota::every(Duration::from_millis(500)));
         assert_eq!(quota("Unlimited"), Quota::UNLIMITED);
     }
 
@@ -226,6 +233,8 @@ mod tests {
                 "99999999999999999999 is too large; the largest number is 18446744073709551615",
             ),
             ("1 per 40000w", "a period of 40000 is too long; the longest is 584 years"),
+            ("1.5/s", "expected a whole number, found \"1.5\"; for 1.5/s write 3 per 2s"),
+            ("10/s burst=5", "the burst goes last, in small letters and with a space: 10/s burst 20"),
             ("burst 5", "expected a number such as 10, found \"burst 5\""),
         ];
         for (text, problem) in cases {

@@ -28,8 +28,9 @@ pub struct CoarseClock {
 }
 
 impl CoarseClock {
-    /// A clock that starts at zero now and is refreshed every `interval`.
+    /// A clock that starts at zero now and is refreshed every `interval`, of at least 10 µs.
     pub fn new(interval: Duration) -> Self {
+        let interval = interval.max(Duration::from_micros(10));
         let reading = Arc::new(AtomicU64::new(0));
         let (clock, weak) = (MonotonicClock::new(), Arc::downgrade(&reading));
         std::thread::Builder::new()

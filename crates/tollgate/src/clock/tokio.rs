@@ -8,8 +8,8 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tollgate_core::Tick;
 
-use super::Clock;
-use crate::timer::Timer;
+use super::{Clock, MonotonicClock};
+use crate::timer::{ThreadTimer, Timer};
 
 /// tokio's clock, which `tokio::time::pause` stops and tests move; its timer is [`TokioTimer`].
 ///
@@ -84,9 +84,34 @@ impl Default for TokioTimer {
 
 impl Timer for TokioTimer {
     fn wake_after(&self, delay: Duration, waker: Waker) {
+        let bell = Bell { waker: Some(waker), delay, clock: MonotonicClock::new() };
         self.handle.spawn(async move {
             tokio::time::sleep(delay).await;
-            waker.wake();
+            bell.ring();
         });
+    }
+}
+
+/// Rings even if the runtime goes away before it is time, or has no timer: then the process's own timer takes over.
+struct Bell {
+    waker: Option<Waker>,
+    delay: Duration,
+    clock: MonotonicClock,
+}
+
+impl Bell {
+    fn ring(mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            let passed = self.clock.now().since(Tick::ZERO);
+            ThreadTimer::shared().wake_after(self.delay.saturating_sub(passed), waker);
+        }
     }
 }
