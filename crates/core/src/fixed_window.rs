@@ -46,7 +46,8 @@ impl Curve for FixedWindow {
         if cost > self.windows.count || self.is_unlimited() {
             return Band { floor: floor.max(1), brink: 0, size: 0 };
         }
-        Band { floor, brink: floor + self.windows.count - cost, size: cost }
+        // Saturating, because a cell may look at the numbers of two quotas before it finds that they do not belong together.
+        Band { floor, brink: floor.saturating_add(self.windows.count - cost), size: cost }
     }
 
     fn opening(&self, level: u64, now: Tick, cost: u64) -> Option<(Tick, u64)> {

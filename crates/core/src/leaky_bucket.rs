@@ -48,14 +48,16 @@ pub struct LeakyBucket {
     /// How far the floor lies above the line.
     heel: u64,
     limit: u64,
+    /// How long a full queue takes to drain; zero for a meter.
     patience_ns: u64,
+    is_queue: bool,
 }
 
 impl LeakyBucket {
     /// Refuses what comes too soon.
     pub const fn meter(quota: Quota) -> Self {
         let Refill { slope, inverse, unit, .. } = Refill::of(quota);
-        Self { slope, inverse, unit, heel: 0, limit: quota.burst_size(), patience_ns: 0 }
+        Self { slope, inverse, unit, heel: 0, limit: quota.burst_size(), patience_ns: 0, is_queue: false }
     }
 
     /// Delays what comes too soon, with room for the quota's burst.
@@ -63,11 +65,7 @@ impl LeakyBucket {
         let line = Refill::of(quota);
         // Nothing drains at rate zero, so nothing may queue for it.
         let patience_ns = if line.slope == 0 { 0 } else { line.nanos(line.depth) };
-        Self { patience_ns, ..Self::meter(quota) }
-    }
-
-    fn is_queue(&self) -> bool {
-        self.patience_ns > 0
+        Self { patience_ns, is_queue: true, ..Self::meter(quota) }
     }
 
     #[inline]
@@ -98,7 +96,7 @@ impl Curve for LeakyBucket {
     /// For a meter: the whole limit if a call may leave now, else nothing. For a queue: the room left in it.
     fn remaining(&self, level: u64, now: Tick) -> u64 {
         let backlog = level.saturating_sub(self.floor(now));
-        if self.is_queue() {
+        if self.is_queue {
             self.limit.saturating_sub(backlog.div_ceil(self.unit.max(1)))
         } else if backlog == 0 {
             self.limit
@@ -130,7 +128,7 @@ impl Curve for LeakyBucket {
     }
 
     fn retuned(&self, level: u64, now: Tick, quota: Quota) -> (Self, u64) {
-        let new = if self.is_queue() { Self::queue(quota) } else { Self::meter(quota) };
+        let new = if self.is_queue { Self::queue(quota) } else { Self::meter(quota) };
         let start = level.max(self.floor(now));
         let backlog = u128::from(start - self.floor(now)) * u128::from(new.unit);
         let backlog = backlog.div_ceil(u128::from(self.unit.max(1))).min(u128::from(LAST_LEVEL / 2));
@@ -161,11 +159,19 @@ impl Curve for LeakyBucket {
     }
 
     fn pack(&self) -> [u64; CURVE_WORDS] {
-        [self.slope, self.inverse, self.unit, self.heel, self.limit, self.patience_ns, 0]
+        [
+            self.slope,
+            self.inverse,
+            self.unit,
+            self.heel,
+            self.limit,
+            self.patience_ns,
+            u64::from(self.is_queue),
+        ]
     }
 
-    fn unpack([slope, inverse, unit, heel, limit, patience_ns, _]: [u64; CURVE_WORDS]) -> Self {
-        Self { slope, inverse, unit, heel, limit, patience_ns }
+    fn unpack([slope, inverse, unit, heel, limit, patience_ns, is_queue]: [u64; CURVE_WORDS]) -> Self {
+        Self { slope, inverse, unit, heel, limit, patience_ns, is_queue: is_queue == 1 }
     }
 }
 

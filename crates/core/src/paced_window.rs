@@ -48,7 +48,7 @@ impl PacedWindow {
         let passed = now.as_nanos() - index * period_ns;
         let share = u128::from(passed) * u128::from(count) / u128::from(period_ns.max(1));
         // passed < period, so the share is below the count and fits.
-        share as u64 + 1
+        (share as u64).saturating_add(1)
     }
 
     /// How much of a window must have passed before `total` of it may be used; `None` if it is over by then.
@@ -66,7 +66,7 @@ impl Curve for PacedWindow {
         if cost > self.windows.count || self.is_unlimited() {
             return Band { floor: floor.max(1), brink: 0, size: 0 };
         }
-        match (floor + self.released(index, now)).checked_sub(cost) {
+        match floor.saturating_add(self.released(index, now)).checked_sub(cost) {
             Some(brink) if brink >= floor => Band { floor, brink, size: cost },
             _ => Band { floor: floor.max(1), brink: 0, size: cost },
         }

@@ -166,7 +166,9 @@ impl Algorithm for SlidingCounter {
             return (new, Counts::default());
         }
         let used = self.count - self.facts(counts, now).remaining;
-        let window = now.as_nanos() / new.period_ns;
+        // What was promised for later stays ahead of everybody who comes now.
+        let newest = now.as_nanos().max(counts.window.saturating_mul(self.period_ns));
+        let window = newest / new.period_ns;
         (new, Counts { window, current: used.min(new.count), previous: 0 })
     }
 

@@ -146,6 +146,9 @@ impl Algorithm for SubWindows {
     }
 
     fn give_back(&self, state: &Parts, back: GiveBack, now: Tick) -> Option<PartsChange> {
+        if self.period_ns == 0 {
+            return None;
+        }
         let part = back.claim.mark;
         let amount = back.amount.min(back.claim.cost);
         let counts = self.part_at(now).max(state.newest) - part.min(state.newest) <= u64::from(self.parts);
@@ -165,7 +168,9 @@ impl Algorithm for SubWindows {
         let mut carried = Parts::default();
         if new.period_ns > 0 && self.period_ns > 0 {
             let used = self.count - self.facts(state, now).remaining;
-            if let Some(change) = new.charge(&carried, used.min(new.count), now) {
+            // What was promised for later stays ahead of everybody who comes now.
+            let newest = now.max(Tick::from_nanos(state.newest.saturating_mul(self.part_ns())));
+            if let Some(change) = new.charge(&carried, used.min(new.count), newest) {
                 new.apply(&mut carried, change);
             }
         }

@@ -48,7 +48,7 @@ pub struct TokenBucket {
     /// `floor = given + heel`. [`CLOSED`] if the short way has no answer; the floor's offset is then kept as the head.
     heel: u64,
     limit: u64,
-    /// 2^64 / unit, rounded up, or nearly so: how units become tokens without a division.
+    /// 2^64 / unit, rounded down: how units become tokens without a division.
     reciprocal: u64,
 }
 
@@ -74,7 +74,7 @@ impl TokenBucket {
             // Unlimited, a burst of zero, a rate of zero, or so slow that times need a division.
             return Self { slope, inverse, unit, head: heel, heel: CLOSED, limit, reciprocal: 0 };
         }
-        let reciprocal = (u64::MAX / unit).saturating_add(1);
+        let reciprocal = u64::MAX / unit;
         Self { slope, inverse, unit, head: heel + depth - unit, heel, limit, reciprocal }
     }
 
@@ -244,12 +244,12 @@ impl Curve for TokenBucket {
     }
 }
 
-/// `units / unit`, rounded down. The product with the reciprocal is at most one too high, since units stay below 2^63, and
+/// `units / unit`, rounded down. The product with the reciprocal is at most one too low, since units stay below 2^63, and
 /// that is put right.
 #[inline]
 const fn whole(units: u64, unit: u64, reciprocal: u64) -> u64 {
     let guess = ((units as u128 * reciprocal as u128) >> 64) as u64;
-    guess - (guess.wrapping_mul(unit) > units) as u64
+    guess + (units.wrapping_sub(guess.wrapping_mul(unit)) >= unit) as u64
 }
 
 /// The heel of the next curve: `lowest`, or a little more, so that its last 16 bits count up. It is the curve's latch, by which a

@@ -131,45 +131,65 @@ impl<A: Held, C: Clock> Shared<A, C> {
     #[cold]
     pub(crate) fn slow_take(self: &Arc<Self>, now: Tick, ask: Ask) -> Taken {
         let mut queue = lock(&self.queue);
-        if queue.waiting > 0 && ask.patience() == Duration::ZERO {
-            return Taken { decision: self.behind_the_line(&mut queue, now, ask), claim: None };
-        }
-        // A promise is made from what is not promised yet, and does not queue.
-        let taken = self.cell.take(now, ask);
+        // The alarm may be late: whoever is due goes first, and only then it is known whether anybody waits.
+        let served = self.pass(&mut queue, now);
+        let may_take = queue.waiting == 0 || ask.patience() > Duration::ZERO;
+        let taken = if may_take {
+            // A promise is made from what is not promised yet, and does not queue.
+            self.cell.take(now, ask)
+        } else {
+            Taken { decision: self.behind_the_line(&mut queue, now, ask), claim: None }
+        };
         if queue.waiting > 0 && taken.claim.is_some() {
             self.re_time(queue, now);
+        } else {
+            drop(queue);
         }
+        wake_all(served.wakers);
         taken
     }
 
     #[inline(never)]
-    pub(crate) fn allow_the_long_way(&self, now: Tick) -> bool {
+    pub(crate) fn allow_the_long_way(self: &Arc<Self>, now: Tick) -> bool {
         let ask = Ask::now(1);
         if let Some(taken) = self.cell.quick_take(now, ask) {
             return taken.decision.is_allowed();
         }
-        let queue = lock(&self.queue);
-        queue.waiting == 0 && self.cell.take(now, ask).decision.is_allowed()
+        let mut queue = lock(&self.queue);
+        let served = self.pass(&mut queue, now);
+        let allowed = queue.waiting == 0 && self.cell.take(now, ask).decision.is_allowed();
+        drop(queue);
+        wake_all(served.wakers);
+        allowed
     }
 
     #[inline(never)]
-    pub(crate) fn check_the_long_way(&self, now: Tick, cost: u64) -> Decision {
+    pub(crate) fn check_the_long_way(self: &Arc<Self>, now: Tick, cost: u64) -> Decision {
         if let Some(decision) = self.cell.quick_check(now, cost) {
             return decision;
         }
         let mut queue = lock(&self.queue);
-        if queue.waiting > 0 {
-            return self.behind_the_line(&mut queue, now, Ask::now(cost));
-        }
-        let patience = self.cell.algorithm().patience();
-        self.cell.take(now, Ask::within(cost, patience)).decision
+        let served = self.pass(&mut queue, now);
+        let decision = if queue.waiting == 0 {
+            let patience = self.cell.algorithm().patience();
+            self.cell.take(now, Ask::within(cost, patience)).decision
+        } else {
+            self.behind_the_line(&mut queue, now, Ask::now(cost))
+        };
+        drop(queue);
+        wake_all(served.wakers);
+        decision
     }
 
     /// What somebody who lined up now would be told.
     #[cold]
     pub(crate) fn slow_peek(&self, now: Tick, ask: Ask) -> Decision {
         let mut queue = lock(&self.queue);
-        self.behind_the_line(&mut queue, now, ask)
+        let decision = self.behind_the_line(&mut queue, now, ask);
+        if queue.waiting == 0 {
+            queue.tail = None;
+        }
+        decision
     }
 
     fn behind_the_line(&self, queue: &mut Queue<A, C>, now: Tick, ask: Ask) -> Decision {
@@ -194,7 +214,11 @@ impl<A: Held, C: Clock> Shared<A, C> {
     /// Lines up, or says why not.
     pub(crate) fn line_up(self: &Arc<Self>, waiter: &Arc<Waiter>, now: Tick) -> Result<(), WaitError> {
         let mut queue = lock(&self.queue);
-        self.may_line_up(&mut queue, waiter, now)?;
+        let may_line_up = self.may_line_up(&mut queue, waiter, now);
+        if may_line_up.is_err() && queue.waiting == 0 {
+            queue.tail = None; // with nobody in line the state changes without the lock
+        }
+        may_line_up?;
         queue.line.push_back(Arc::clone(waiter));
         queue.waiting += 1;
         if queue.waiting == 1 {
@@ -416,19 +440,26 @@ impl<A: Held, C: Clock> Shared<A, C> {
             let Taken { decision, claim } = self.cell.take(now, Ask::now(head.cost));
             if !decision.is_allowed() {
                 if let Some(wait) = decision.retry_after() {
-                    let pause = if served.cost > 0 { self.timer.granularity() } else { Duration::ZERO };
+                    let pause = if served.cost > 0 { self.pause(&decision) } else { Duration::ZERO };
                     self.set_alarm(queue, now, wait.max(pause));
                 }
                 return served;
             }
             served.cost = served.cost.saturating_add(head.cost);
             queue.waiting -= 1;
+            queue.tail = None; // it may have come later than projected
             served.wakers.extend(head.resolve(Phase::Granted(Grant { decision, claim, epoch })));
             queue.line.pop_front();
         }
         queue.tail = None;
         self.cell.open();
         served
+    }
+
+    /// How long a busy queue may rest between two rounds: what the timer likes, but not so long that the limiter would
+    /// fill up meanwhile and lose what time gives.
+    fn pause(&self, decision: &Decision) -> Duration {
+        self.timer.granularity().min(decision.reset_after().unwrap_or_default() / 2)
     }
 
     fn set_alarm(self: &Arc<Self>, queue: &mut Queue<A, C>, now: Tick, wait: Duration) {

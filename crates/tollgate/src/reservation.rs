@@ -134,6 +134,7 @@ impl std::error::Error for Refused {}
 
 impl<A: Held, C: Clock> fmt::Debug for Reservation<A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reservation").field("act", &self.act).field("decision", &self.grant.decision).finish()
+        let mut debug = f.debug_struct("Reservation");
+        debug.field("act", &self.act).field("decision", &self.grant.decision).finish_non_exhaustive()
     }
 }

@@ -13,7 +13,8 @@ use crate::clock::{Clock, MonotonicClock};
 /// Wakes somebody after a while: the only thing a limiter needs of a runtime.
 ///
 /// Its clock need not be the limiter's: it is told how long, not until when. Waking late delays those who wait; waking
-/// early or twice does no harm. Wakers must not block: they run on the timer's thread.
+/// early or twice does no harm. Wakers must not block: they run on the timer's thread. A timer must not
+/// wake before `wake_after` has returned: it is called under a lock.
 pub trait Timer: fmt::Debug + Send + Sync {
     /// Wakes `waker` after `delay`.
     fn wake_after(&self, delay: Duration, waker: Waker);
@@ -99,9 +100,9 @@ impl Timer for ThreadTimer {
         let is_first = alarms.due.first_key_value().is_none_or(|(first, _)| key < *first);
         alarms.due.insert(key, waker);
         if !alarms.running {
-            alarms.running = true;
             let timer = std::thread::Builder::new().name("tollgate-timer".to_owned());
             timer.spawn(|| SHARED.run()).expect("the system lets us start a thread");
+            alarms.running = true;
         } else if is_first {
             self.changed.notify_one();
         }

@@ -271,3 +271,51 @@ fn a_coarse_clock_is_wound_in_the_background() {
     let limiter = Limiter::builder(Quota::per_day(1)).clock(coarse).build();
     assert!(limiter.allow() && !limiter.allow());
 }
+
+#[test]
+fn what_is_left_is_counted_right_where_a_token_is_one_unit() {
+    let (limiter, _clock) = manual(Quota::per_second(1_000_000_000).burst(10));
+    assert_eq!(limiter.check().remaining(), 9);
+    assert_eq!(limiter.remaining(), 9);
+}
+
+#[test]
+fn a_leaky_queue_stays_a_queue_whatever_quota_it_had() {
+    let clock = ManualClock::new();
+    let quota = Quota::per_second(10).burst(3);
+    let limiter = Limiter::builder(quota).algorithm(LeakyBucket::queue).clock(clock).build();
+    for detour in [Quota::UNLIMITED, Quota::per_second(0).burst(0)] {
+        limiter.set_quota(detour);
+        limiter.set_quota(quota);
+    }
+    assert_eq!((limiter.check().delay(), limiter.check().delay()), (Duration::ZERO, millis(100)));
+}
+
+#[test]
+fn a_new_quota_forgets_no_promise() {
+    for kind in
+        [Kind::SubWindows, Kind::SlidingCounter, Kind::SlidingLog, Kind::FixedWindow, Kind::TokenBucket]
+    {
+        let quota = Quota::per_second(10);
+        let limiter = Limiter::builder(quota).kind(kind).clock(ManualClock::new()).build();
+        let promised = (0..4).map(|_| limiter.reserve_n(10).unwrap().act_time()).max().unwrap();
+        limiter.set_quota(quota);
+        let next = limiter.reserve_n(10).unwrap().act_time();
+        assert!(next > promised, "{kind}: {next} is not after {promised}");
+    }
+}
+
+#[test]
+fn a_level_that_fell_does_not_come_back_after_a_change_of_quota() {
+    // Claims of the old quota that are given back after changes must leave the new bucket whole.
+    let (limiter, _clock) = manual(Quota::per_second(10).burst(100));
+    let (first, second) = (limiter.reserve_n(40).unwrap(), limiter.reserve_n(40).unwrap());
+    first.settle(10);
+    limiter.set_quota(Quota::per_second(1_000_000_000).burst(100));
+    assert_eq!(limiter.remaining(), 50);
+    second.settle(0);
+    assert_eq!(limiter.remaining(), 90);
+    limiter.set_quota(Quota::per_minute(7).burst(95));
+    assert_eq!(limiter.remaining(), 90);
+    assert!(limiter.allow_n(90) && !limiter.allow());
+}

@@ -363,3 +363,146 @@ fn a_thread_can_wait() {
     let error = limiter.wait_n(2).block().unwrap_err();
     assert_eq!(error, WaitError::Never { cost: 2, limit: 1 });
 }
+
+#[test]
+fn a_late_alarm_admits_nobody_for_free() {
+    let (limiter, clock) = bucket(Quota::per_second(10).burst(3));
+    assert!(limiter.allow_n(3));
+    let mut waiting = Waiting::new(limiter.wait());
+    clock.set(Tick::ZERO + Duration::from_secs(10)); // long past due, and nothing has rung
+    let admitted = (0..100).filter(|_| limiter.allow()).count();
+    assert!(waiting.granted(), "whoever was due went first");
+    assert_eq!(admitted, 2, "three were there, one of them for the one in line");
+
+    let _head = Waiting::new(limiter.wait());
+    clock.set(Tick::ZERO + Duration::from_secs(20));
+    let admitted = (0..100).filter(|_| limiter.check().is_allowed()).count();
+    assert_eq!(admitted, 2);
+}
+
+#[test]
+fn a_grant_dropped_late_is_not_handed_on_as_if_no_time_had_passed() {
+    let (limiter, clock) = bucket(Quota::per_second(1).burst(1));
+    assert!(limiter.allow());
+    let first = Waiting::new(limiter.wait());
+    let mut second = Waiting::new(limiter.wait());
+    let mut third = Waiting::new(limiter.wait());
+    clock.advance(millis(1_900)); // the first was granted at one second
+    drop(first);
+    let act = second.poll().expect("its turn").expect("in time").act_time();
+    clock.advance(millis(2_000));
+    let next = third.poll().expect("its turn").expect("in time").act_time();
+    assert!(next.since(act) >= Duration::from_secs(1), "{act} and {next} are too close");
+}
+
+#[test]
+fn a_reservation_that_goes_ahead_tells_those_it_makes_late() {
+    let (limiter, clock) = bucket(Quota::per_second(1));
+    assert!(limiter.allow());
+    let mut hasty = Waiting::new(limiter.wait().within(millis(1_500)));
+    let mut patient = Waiting::new(limiter.wait());
+    let _ahead = limiter.reserve_n(1).unwrap();
+    assert!(
+        matches!(hasty.poll(), Some(Err(WaitError::TooLate { would_take })) if would_take == millis(2_000))
+    );
+    clock.advance(millis(2_000));
+    assert!(patient.granted());
+}
+
+#[test]
+fn a_deadline_is_judged_by_how_things_stand_now() {
+    let (limiter, clock) = bucket(Quota::per_second(1));
+    assert!(limiter.allow());
+    let too_late = WaitError::TooLate { would_take: Duration::from_secs(1) };
+    assert_eq!(now_or_error(limiter.wait().within(millis(500))), Err(too_late));
+    clock.advance(Duration::from_secs(1));
+    assert!(limiter.allow(), "taken while nobody was in line");
+    assert_eq!(now_or_error(limiter.wait().within(millis(500))), Err(too_late));
+}
+
+#[test]
+fn whoever_is_found_past_its_deadline_is_refused() {
+    let (limiter, clock) = bucket(Quota::per_second(1));
+    assert!(limiter.allow());
+    let mut waiting = Waiting::new(limiter.wait().within(Duration::from_secs(1)));
+    clock.set(Tick::ZERO + Duration::from_secs(3_600)); // the machine slept
+    clock.advance(Duration::ZERO);
+    assert!(matches!(waiting.poll(), Some(Err(WaitError::TooLate { .. }))));
+}
+
+#[test]
+fn a_closed_limiter_lets_nobody_wait_even_if_there_is_something_to_have() {
+    let (limiter, _clock) = bucket(Quota::per_second(10));
+    limiter.close();
+    assert!(limiter.is_closed());
+    assert_eq!(now_or_error(limiter.wait()), Err(WaitError::Closed));
+    assert!(limiter.allow());
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker that panics: expected in this test");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_stops_nobody_else() {
+    let limiter = Limiter::new(Quota::per_second(100).burst(1));
+    assert!(limiter.allow());
+    let waker = Waker::from(Arc::new(Panics));
+    let mut bad = Box::pin(limiter.wait());
+    assert!(bad.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    limiter.wait().block().expect("behind it, on the same timer");
+    Limiter::new(Quota::per_second(100).burst(1)).wait().block().expect("on another limiter");
+}
+
+#[test]
+fn a_dropped_limiter_is_not_kept_by_its_alarm() {
+    let clock = ManualClock::new();
+    let limiter =
+        Limiter::builder(Quota::per_day(1)).clock(clock.clone()).timer(Arc::new(clock.clone())).build();
+    assert!(limiter.allow());
+    drop(Waiting::new(limiter.wait()));
+    drop(limiter);
+    assert_eq!(clock.next_due(), Some(Tick::ZERO + Duration::from_secs(86_400)), "the alarm is still set");
+    clock.advance(Duration::from_secs(86_400)); // and rings for nobody
+    assert_eq!(clock.next_due(), None);
+}
+
+#[test]
+fn a_small_burst_is_served_at_its_full_rate() {
+    // A timer that likes to rest for longer than the bucket lasts must not cost tokens.
+    #[derive(Clone, Debug)]
+    struct Lazy(ManualClock);
+    impl tollgate::Timer for Lazy {
+        fn wake_after(&self, delay: Duration, waker: Waker) {
+            tollgate::Timer::wake_after(&self.0, delay, waker);
+        }
+        fn granularity(&self) -> Duration {
+            millis(10)
+        }
+    }
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder(Quota::per_second(1_000).burst(1))
+        .clock(clock.clone())
+        .timer(Lazy(clock.clone()))
+        .build();
+    assert!(limiter.allow());
+    let _line: Vec<_> = (0..100).map(|_| Waiting::new(limiter.wait())).collect();
+    clock.advance(millis(50));
+    assert_eq!(limiter.waiting(), 50);
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn a_runtime_that_goes_away_does_not_take_the_time_with_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let limiter = runtime.block_on(async {
+        Limiter::builder(Quota::per_second(50).burst(1)).clock(tollgate::TokioClock::new()).build()
+    });
+    assert!(limiter.allow());
+    drop(runtime);
+    limiter.wait().block().expect("by the process's own timer");
+}

@@ -115,9 +115,11 @@ fn split_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
 
 fn whole_number(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    let expected = || match text.contains('.') && text.parse::<f64>().is_ok() {
-        true => format!("expected a whole number, found {text:?}; for 1.5/s write 3 per 2s"),
-        false => format!("expected a number such as 10, found {text:?}"),
+    let expected = || {
+        if text.contains('.') && text.parse::<f64>().is_ok() {
+            return format!("expected a whole number, found {text:?}; for 1.5/s write 3 per 2s");
+        }
+        format!("expected a number such as 10, found {text:?}")
     };
     let digits: String = text.chars().filter(|c| *c != '_').collect();
     if digits.is_empty()

@@ -45,6 +45,8 @@ struct PackedCurve<C> {
     /// Counts up; odd while the cell is shut.
     gate: AtomicU64,
     words: [AtomicU64; CURVE_WORDS],
+    /// How far the level has fallen under this curve, all together.
+    fallen: AtomicU64,
     kind: PhantomData<C>,
 }
 
@@ -126,8 +128,10 @@ impl<C: Curve> AtomicCell<C> {
             }
             let (next, answer) = decide(level)?;
             let Some(next) = next else {
-                return Some(answer);
+                return settled().then_some(answer); // more of the curve may have been read since
             };
+            // Everything read of the curve counts as read before the swap.
+            fence(Ordering::Acquire);
             match self.level.0.compare_exchange_weak(level, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(answer),
                 Err(other) => {
@@ -183,6 +187,11 @@ impl<C: Curve> AtomicCell<C> {
         }
     }
 
+    /// A level above every one that this curve ever had, if it has `level` now.
+    fn above_all(&self, level: u64) -> u64 {
+        level.saturating_add(self.curve.0.fallen.load(Ordering::Relaxed)).saturating_add(1)
+    }
+
     /// Updates while nobody else can change the curve, shut or not.
     fn exclusively<T>(&self, decide: impl Fn(C, u64) -> (Option<u64>, T)) -> T {
         let curve = self.curve.0.read();
@@ -206,7 +215,7 @@ where
     fn new(curve: C) -> Self {
         let words = curve.pack().map(AtomicU64::new);
         let (latch, gate) = (AtomicU64::new(CLOSED), AtomicU64::new(0));
-        let curve = PackedCurve { latch, gate, words, kind: PhantomData };
+        let curve = PackedCurve { latch, gate, words, fallen: AtomicU64::new(0), kind: PhantomData };
         curve.open();
         Self { level: Lines(AtomicU64::new(0)), curve: Lines(curve) }
     }
@@ -268,10 +277,12 @@ where
     }
 
     fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64> {
-        self.exclusively(|curve, level| {
+        let fall = self.exclusively(|curve, level| {
             let next = curve.returned(level, back, now);
             (next, next.map(|next| level - next))
-        })
+        })?;
+        self.curve.0.fallen.fetch_add(fall, Ordering::Relaxed);
+        Some(fall)
     }
 
     /// Lifts the curve instead of lowering the level: a level that fell below those of the new curve could be one of the
@@ -279,9 +290,9 @@ where
     fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {
         self.shut();
         let lifted = self.exclusively(|curve, level| match curve.returned(level, back, now) {
-            // A little more for both, so that whoever read the level before fails to swap it.
+            // Above every level there was, so that whoever read one of those fails to swap it.
             Some(next) => {
-                let (lifted, by) = curve.lifted(level - next + 1);
+                let (lifted, by) = curve.lifted(self.above_all(level) - next);
                 (Some(next.saturating_add(by)), Some(lifted))
             }
             None => (None, None),
@@ -295,7 +306,9 @@ where
     fn holds_all(&self, claim: Claim, now: Tick) -> bool {
         let (curve, level) = self.snapshot();
         let next = curve.returned(level, GiveBack { claim, amount: claim.cost }, now);
-        next.is_some_and(|next| Some(level - next) == curve.unit().checked_mul(claim.cost))
+        let size = curve.unit().checked_mul(claim.cost);
+        let restored = size.is_none_or(|size| claim.mark < curve.floor(now).saturating_add(size));
+        !restored && next.is_some_and(|next| Some(level - next) == size)
     }
 
     fn charge(&self, extra: u64, now: Tick) {
@@ -306,9 +319,15 @@ where
         self.shut();
         let retuned = self.exclusively(|curve, level| {
             let (new, next) = curve.retuned(level, now, quota);
+            let (new, by) = match self.above_all(level).checked_sub(next) {
+                Some(missing @ 1..) => new.lifted(missing),
+                _ => (new, 0),
+            };
+            let next = next.saturating_add(by);
             (Some(next), Retuned { now, old: (curve, level), new: (new, next) })
         });
         self.curve.0.write(retuned.new.0);
+        self.curve.0.fallen.store(0, Ordering::Relaxed);
         retuned
     }
 }
