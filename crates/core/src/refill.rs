@@ -8,8 +8,8 @@
 //! years. That holds for every quota whose reduced fraction *count / period in ns* has a numerator up to 15: all round
 //! numbers (10/s is 1 per 10^8 ns, 30 million/s is 3 per 100 ns). For the others (101/s, 17/min) a token is
 //! 2^f units and a nanosecond gives a binary fraction of 59 bits or more, rounded down. The long-run rate is then low
-//! by less than one part in 2^62, never high, and a single admission is off by less than one unit, an eighth of a
-//! nanosecond of refill.
+//! by less than one part in 2^61, never high; a single admission may come early or late by less than one unit, which is an
+//! eighth of a nanosecond of refill. (A burst that takes more than a century to refill makes units coarser.)
 //!
 //! ```text
 //! given(t) = floor(t · slope / 2^59)        one 64×64→128 multiplication

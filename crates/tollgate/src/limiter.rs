@@ -67,14 +67,16 @@ const LONGEST_QUEUE: usize = 65_536;
 
 impl<A: Held, C: Clock> Limiter<A, C> {
     /// Whether one may happen now.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a call costs 20 instructions of 54; cargo xtask bench direct")]
     #[must_use = "what is not allowed should not be done"]
     pub fn allow(&self) -> bool {
         self.allow_at(self.shared.clock.now())
     }
 
     /// [`allow`](Self::allow) at an explicit time.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a call costs 20 instructions of 54; cargo xtask bench direct")]
     pub fn allow_at(&self, now: Tick) -> bool {
         match self.shared.cell.quick_allow(now) {
             Some(allowed) => allowed,

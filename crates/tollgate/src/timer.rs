@@ -90,7 +90,7 @@ impl ThreadTimer {
 impl Timer for ThreadTimer {
     /// Enough to keep a busy queue below a third of a core and its grants within 300 µs of their time.
     fn granularity(&self) -> Duration {
-        Duration::from_micros(150)
+        Duration::from_micros(120)
     }
 
     fn wake_after(&self, delay: Duration, waker: Waker) {

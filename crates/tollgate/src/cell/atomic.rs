@@ -6,8 +6,8 @@
 //! 1. reads the version of the curve, and leaves if the cell is shut;
 //! 2. reads the numbers, and works out what does not depend on the level;
 //! 3. reads the level;
-//! 4. reads the version again, and leaves if it changed;
-//! 5. decides, and swaps the level if it is still the one it read; else it goes on from 4 with the other one.
+//! 4. decides, reads the version again, and leaves if it changed;
+//! 5. swaps the level if it is still the one it read; else it goes on from 4 with the other one.
 //!
 //! The version is a word of its own, the *gate*. For a cost of one it is the curve's *latch*: one of the numbers
 //! themselves, which no two curves in a row have in common and which admits nothing while the cell is shut.
@@ -123,15 +123,14 @@ impl<C: Curve> AtomicCell<C> {
     ) -> Option<T> {
         let mut level = self.level.0.load(Ordering::Acquire);
         loop {
+            let (next, answer) = decide(level)?;
+            // Also puts everything read of the curve before the swap.
             if !settled() {
                 return None;
             }
-            let (next, answer) = decide(level)?;
             let Some(next) = next else {
-                return settled().then_some(answer); // more of the curve may have been read since
+                return Some(answer);
             };
-            // Everything read of the curve counts as read before the swap.
-            fence(Ordering::Acquire);
             match self.level.0.compare_exchange_weak(level, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(answer),
                 Err(other) => {
@@ -220,7 +219,8 @@ where
         Self { level: Lines(AtomicU64::new(0)), curve: Lines(curve) }
     }
 
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "as for `one`")]
     fn quick_allow(&self, now: Tick) -> Option<bool> {
         self.one(now, |band, start| Some(start <= band.brink))
     }
