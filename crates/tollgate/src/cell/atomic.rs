@@ -6,8 +6,9 @@
 //! 1. reads the version of the curve, and leaves if the cell is shut;
 //! 2. reads the numbers, and works out what does not depend on the level;
 //! 3. reads the level;
-//! 4. decides, reads the version again, and leaves if it changed;
-//! 5. swaps the level if it is still the one it read; else it goes on from 4 with the other one.
+//! 4. reads the version again, and leaves if it changed;
+//! 5. decides, and swaps the level if it is still the one it read; else it goes on from 4 with the other one. If there is
+//!    nothing to swap but it read more numbers for its answer, it looks at the version once more.
 //!
 //! The version is a word of its own, the *gate*. For a cost of one it is the curve's *latch*: one of the numbers
 //! themselves, which no two curves in a row have in common and which admits nothing while the cell is shut.
@@ -123,14 +124,15 @@ impl<C: Curve> AtomicCell<C> {
     ) -> Option<T> {
         let mut level = self.level.0.load(Ordering::Acquire);
         loop {
-            let (next, answer) = decide(level)?;
-            // Also puts everything read of the curve before the swap.
             if !settled() {
                 return None;
             }
+            let (next, answer) = decide(level)?;
             let Some(next) = next else {
                 return Some(answer);
             };
+            // What `decide` read of the curve counts as read before the swap, which fails if the curve has changed.
+            fence(Ordering::Acquire);
             match self.level.0.compare_exchange_weak(level, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(answer),
                 Err(other) => {
@@ -142,13 +144,13 @@ impl<C: Curve> AtomicCell<C> {
     }
 
     /// Updates by the shortest way for a cost of one. `None` if the cell is shut, or the long way must decide. `decide` is
-    /// given the band and the start, and says what to answer.
+    /// given the version, the band and the start, and says what to answer.
     #[inline(always)]
     #[allow(
         clippy::inline_always,
         reason = "a decision returned through memory costs 6 ns of 16; cargo xtask bench direct"
     )]
-    fn one<T>(&self, now: Tick, decide: impl Fn(Band, u64) -> Option<T>) -> Option<T> {
+    fn one<T>(&self, now: Tick, decide: impl Fn(u64, Band, u64) -> Option<T>) -> Option<T> {
         let curve = &self.curve.0;
         let version = curve.latch().load(Ordering::Acquire);
         if C::LATCH.is_none() && is_shut(version) {
@@ -164,7 +166,7 @@ impl<C: Curve> AtomicCell<C> {
                 if next.is_none() && band.floor > band.brink {
                     return None; // no band: shut, or not for the short way
                 }
-                decide(band, start).map(|answer| (next, answer))
+                decide(version, band, start).map(|answer| (next, answer))
             },
         )
     }
@@ -222,7 +224,7 @@ where
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "as for `one`")]
     fn quick_allow(&self, now: Tick) -> Option<bool> {
-        self.one(now, |band, start| Some(start <= band.brink))
+        self.one(now, |_, band, start| Some(start <= band.brink))
     }
 
     #[inline(always)]
@@ -232,11 +234,11 @@ where
     )]
     fn quick_check_one(&self, now: Tick) -> Option<Decision> {
         let word = |index| self.curve.0.word(index);
-        self.one(now, |band, start| {
+        self.one(now, |version, band, start| {
             if start <= band.brink {
                 return Some(C::admit_one(word, band, start, now));
             }
-            C::refuse_one(word, band, start, now)
+            C::refuse_one(word, band, start, now).filter(|_| is_still(self.curve.0.latch(), version))
         })
     }
 
