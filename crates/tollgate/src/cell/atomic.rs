@@ -93,11 +93,11 @@ fn is_shut(gate: u64) -> bool {
     gate & 1 == 1
 }
 
-/// Lets whoever has the cache line go on for some 50 ns. Two threads that fight for every swap get 46 million a second on the
-/// machine of the README, two that take turns get 70 (`cargo xtask bench direct`, allow-2t).
+/// Lets whoever has the cache line go on for a few hundred nanoseconds. Two threads that fight for every swap get 46 million a
+/// second, two that take turns 90 (`cargo xtask bench direct`, allow-2t; docs/measurements.md names the machine).
 #[cold]
 fn back_off() {
-    for _ in 0..4 {
+    for _ in 0..16 {
         std::hint::spin_loop();
     }
 }
