@@ -33,7 +33,8 @@ pub type DefaultClock = MonotonicClock;
 /// Something that tells the time.
 ///
 /// Readings may stand still, and may even step back: a limiter then refuses where it might have admitted, and never the
-/// other way round.
+/// other way round. Only giving something back believes its reading: one that is behind by d may give back up to
+/// `rate·d` too much.
 pub trait Clock: Clone + fmt::Debug + Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Tick;
