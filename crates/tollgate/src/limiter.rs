@@ -223,6 +223,9 @@ impl<A: Held, C: Clock> Limiter<A, C> {
 
     /// Waits for one.
     ///
+    /// The full rate can only be had if the burst covers the time a timer is late: about a millisecond's worth, `rate / 1000`,
+    /// on an idle machine. What falls beyond a full bucket is lost, as it is for everybody.
+    ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
