@@ -93,6 +93,22 @@ fn allow_and_set_quota_carry_over_what_was_used() {
 }
 
 #[test]
+fn allow_and_set_quota_never_mix_two_curves() {
+    loom::model(|| {
+        // Two are left. A token of the old quota is worth billions of the new one: whoever took one by the old numbers from the
+        // new level would leave nothing for hours.
+        let limiter = bucket(per_hour(3));
+        assert!(limiter.allow_at(at(0)));
+        let other = limiter.clone();
+        let quota = Quota::every(Duration::from_nanos(10)).burst(5);
+        let thread = thread::spawn(move || other.set_quota_at(quota, at(0)));
+        let admitted = (0..2).filter(|_| limiter.allow_at(at(0))).count();
+        thread.join().unwrap();
+        assert_eq!((admitted, left(&limiter)), (2, 0));
+    });
+}
+
+#[test]
 fn allow_and_refund_lose_and_double_nothing() {
     loom::model(|| {
         let limiter = bucket(per_hour(2));
