@@ -458,16 +458,32 @@ fn a_waker_that_panics_stops_nobody_else() {
     Limiter::new(Quota::per_second(100).burst(1)).wait().block().expect("on another limiter");
 }
 
+/// A clock that shows, by its witness, whether whoever holds it is still there.
+#[derive(Clone, Debug)]
+struct Witnessed {
+    clock: ManualClock,
+    _witness: Arc<()>,
+}
+
+impl Clock for Witnessed {
+    fn now(&self) -> Tick {
+        self.clock.now()
+    }
+}
+
 #[test]
 fn a_dropped_limiter_is_not_kept_by_its_alarm() {
-    let clock = ManualClock::new();
-    let limiter =
-        Limiter::builder(Quota::per_day(1)).clock(clock.clone()).timer(Arc::new(clock.clone())).build();
+    let (clock, witness) = (ManualClock::new(), Arc::new(()));
+    let witnessed = Witnessed { clock: clock.clone(), _witness: Arc::clone(&witness) };
+    let limiter = Limiter::builder(Quota::per_day(1)).clock(witnessed).timer(clock.clone()).build();
     assert!(limiter.allow());
-    drop(Waiting::new(limiter.wait()));
+    let mut wait = Box::pin(limiter.wait());
+    assert!(wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(wait);
     drop(limiter);
     assert_eq!(clock.next_due(), Some(Tick::ZERO + Duration::from_secs(86_400)), "the alarm is still set");
-    clock.advance(Duration::from_secs(86_400)); // and rings for nobody
+    assert_eq!(Arc::strong_count(&witness), 1, "and the limiter is gone");
+    clock.advance(Duration::from_secs(86_400)); // rings for nobody
     assert_eq!(clock.next_due(), None);
 }
 
