@@ -51,6 +51,12 @@ pub trait Algorithm: Clone + fmt::Debug {
         decision
     }
 
+    /// Takes one if it may go ahead now; whether it may. As [`step`](Self::step), for those who want to know no more.
+    #[inline]
+    fn allow(&self, state: &mut Self::State, now: Tick) -> bool {
+        self.step(state, now, Ask::now(1)).is_allowed()
+    }
+
     /// The receipt of an admission, with which it can be given back.
     fn claim(&self, change: &Self::Change, cost: u64, act: Tick) -> Claim;
 
@@ -83,6 +89,13 @@ pub trait Algorithm: Clone + fmt::Debug {
     fn retune(&self, state: &Self::State, now: Tick, quota: Quota) -> (Self, Self::State)
     where
         Self: Sized;
+
+    /// The state that [`retune`](Self::retune) to `quota` would carry over, for use with `new`, which is the algorithm of that
+    /// quota as it is made. For stores in which many states share one algorithm.
+    fn moved(&self, state: &Self::State, now: Tick, quota: Quota, new: &Self) -> Self::State {
+        let _ = new;
+        self.retune(state, now, quota).1
+    }
 
     /// What a claim made under this algorithm is worth after a [`retune`](Self::retune) at `now`, from `state` to `new`
     /// and `new_state`; `None` if it cannot be given back any more.

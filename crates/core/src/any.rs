@@ -308,6 +308,25 @@ impl Algorithm for AnyAlgorithm {
         }
     }
 
+    fn moved(&self, state: &AnyState, now: Tick, quota: Quota, new: &Self) -> AnyState {
+        let level = state.level();
+        match (self, new) {
+            (Self::TokenBucket(old), Self::TokenBucket(new)) => {
+                AnyState::Level(old.moved(&level, now, quota, new))
+            }
+            (Self::LeakyBucket(old), Self::LeakyBucket(new)) => {
+                AnyState::Level(old.moved(&level, now, quota, new))
+            }
+            (Self::FixedWindow(old), Self::FixedWindow(new)) => {
+                AnyState::Level(old.moved(&level, now, quota, new))
+            }
+            (Self::PacedWindow(old), Self::PacedWindow(new)) => {
+                AnyState::Level(old.moved(&level, now, quota, new))
+            }
+            _ => self.retune(state, now, quota).1,
+        }
+    }
+
     fn is_idle(&self, state: &AnyState, now: Tick) -> bool {
         with_inner!(self, state, |algorithm, state, wrap| algorithm.is_idle(state, now))
     }

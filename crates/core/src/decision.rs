@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::tick::nanos_of;
 use crate::{Ask, Tick};
 
 /// The three possible answers.
@@ -57,6 +58,16 @@ impl Decision {
         reset_ns: u64,
     ) -> Self {
         Self { verdict, limit, remaining, wait_ns, reset_ns }
+    }
+
+    /// A refusal for a reason of the store's own, such as having no room for another key. `None` as `retry_after` means
+    /// that no wait can help.
+    pub const fn refusal(limit: u64, retry_after: Option<Duration>) -> Self {
+        let wait_ns = match retry_after {
+            Some(wait) => nanos_of(wait),
+            None => NEVER,
+        };
+        Self::new(Verdict::Deny, limit, 0, wait_ns, wait_ns)
     }
 
     /// What was decided.

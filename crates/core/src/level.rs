@@ -201,6 +201,19 @@ impl<C: Curve> Algorithm for C {
         self.decide_level(*level, now, ask)
     }
 
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "as for `Limiter::allow`: a call costs as much as the work")]
+    fn allow(&self, level: &mut u64, now: Tick) -> bool {
+        let band = Self::band_of_one(|index| self.pack()[index], now);
+        let start = (*level).max(band.floor);
+        if start <= band.brink {
+            *level = start + band.size;
+            return true;
+        }
+        // Without a band the long way must say.
+        band.floor > band.brink && self.step(level, now, Ask::now(1)).is_allowed()
+    }
+
     #[inline]
     fn apply(&self, level: &mut u64, next: u64) {
         *level = next;
@@ -222,6 +235,12 @@ impl<C: Curve> Algorithm for C {
 
     fn retune(&self, level: &u64, now: Tick, quota: Quota) -> (Self, u64) {
         self.retuned(*level, now, quota)
+    }
+
+    fn moved(&self, level: &u64, now: Tick, quota: Quota, new: &Self) -> u64 {
+        // The curve that comes out is `new`, lifted.
+        let (lifted, level) = self.retuned(*level, now, quota);
+        new.floor(now).saturating_add(level.saturating_sub(lifted.floor(now)))
     }
 
     fn fall(&self, level: &u64, next: &u64) -> u64 {

@@ -1,0 +1,116 @@
+//! Something taken of a key, which can be given back.
+
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+use tollgate_core::{Decision, Tick};
+
+use super::KeyedLimiter;
+use super::shard::Receipt;
+use crate::cell::Held;
+use crate::clock::{Clock, DefaultClock};
+
+/// A slot that was taken of one key's quota, now or for later: act at [`act_time`](Self::act_time), not before.
+///
+/// As a [`Reservation`](crate::Reservation), but of a key. Dropping it keeps the slot.
+///
+/// # Examples
+/// ```
+/// use tollgate::{KeyedLimiter, ManualClock, Quota};
+///
+/// let tokens = KeyedLimiter::<str>::builder(Quota::per_minute(1_000)).clock(ManualClock::new()).build();
+/// let estimate = tokens.reserve_n("alice", 600).unwrap();
+/// assert_eq!(tokens.peek_n("alice", 0).remaining(), 400);
+/// estimate.settle(250); // it was less
+/// assert_eq!(tokens.peek_n("alice", 0).remaining(), 750);
+/// ```
+#[must_use = "dropping it keeps the slot"]
+pub struct KeyedReservation<K: ?Sized, A: Held = tollgate_core::TokenBucket, C: Clock = DefaultClock> {
+    limiter: KeyedLimiter<K, A, C>,
+    print: u64,
+    decision: Decision,
+    receipt: Option<Receipt>,
+    act: Tick,
+}
+
+impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
+    pub(super) fn new(
+        limiter: KeyedLimiter<K, A, C>,
+        print: u64,
+        decision: Decision,
+        receipt: Option<Receipt>,
+        now: Tick,
+    ) -> Self {
+        Self { limiter, print, decision, receipt, act: now + decision.delay() }
+    }
+
+    /// The decision that granted it.
+    pub fn decision(&self) -> Decision {
+        self.decision
+    }
+
+    /// When to act, by the limiter's clock.
+    pub fn act_time(&self) -> Tick {
+        self.act
+    }
+
+    /// How long from now until it is time to act.
+    pub fn delay(&self) -> Duration {
+        self.act.since(self.limiter.now())
+    }
+
+    /// Gives the slot back, as far as others have not already been promised times on top of it. Too late once its time
+    /// has passed.
+    pub fn cancel(self) {
+        let now = self.limiter.now();
+        self.cancel_at(now);
+    }
+
+    /// [`cancel`](Self::cancel) at an explicit time.
+    pub fn cancel_at(self, now: Tick) {
+        if self.act >= now {
+            self.refund_at(u64::MAX, now);
+        }
+    }
+
+    /// Says what it really cost: what was taken too much comes back, as far as time has not restored it already; what was
+    /// taken too little is charged, and those who come later wait for it.
+    pub fn settle(self, actual: u64) {
+        let now = self.limiter.now();
+        self.settle_at(actual, now);
+    }
+
+    /// [`settle`](Self::settle) at an explicit time.
+    pub fn settle_at(self, actual: u64, now: Tick) {
+        let Some(Receipt { claim, plan, .. }) = self.receipt else {
+            return; // nothing is counted where nothing is limited
+        };
+        if actual < claim.cost {
+            self.refund_at(claim.cost - actual, now);
+        } else if actual > claim.cost {
+            self.limiter.charge_known(self.print, plan, actual - claim.cost, now);
+        }
+    }
+
+    /// Gives `amount` of it back, after it was used for less: `settle` by the difference.
+    pub fn refund(self, amount: u64) {
+        let now = self.limiter.now();
+        self.refund_at(amount, now);
+    }
+
+    /// [`refund`](Self::refund) at an explicit time.
+    pub fn refund_at(self, amount: u64, now: Tick) {
+        if let Some(receipt) = self.receipt {
+            let amount = amount.min(receipt.claim.cost);
+            self.limiter.give_back(self.print, receipt, amount, now);
+        }
+    }
+}
+
+impl<K: ?Sized, A: Held, C: Clock> fmt::Debug for KeyedReservation<K, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("KeyedReservation");
+        debug.field("act", &self.act).field("decision", &self.decision).finish_non_exhaustive()
+    }
+}
