@@ -103,8 +103,10 @@ impl SlidingCounter {
         let weighed = (u128::from(seen.previous) * left).div_ceil(u128::from(self.period_ns));
         let used = u64::try_from(weighed).unwrap_or(u64::MAX).saturating_add(seen.current);
         let windows = if seen.current > 0 { 2 } else { u64::from(seen.previous > 0) };
+        // A window that has not begun yet is not fresh though it be empty: what was promised in it may have been given back,
+        // but what it pushed out of sight still counts until then.
         let fresh = seen.window.saturating_add(windows).saturating_mul(self.period_ns);
-        let reset_ns = if windows == 0 { 0 } else { fresh.saturating_sub(now.as_nanos()) };
+        let reset_ns = fresh.saturating_sub(now.as_nanos());
         Facts { remaining: self.count.saturating_sub(used), reset_ns }
     }
 }

@@ -92,11 +92,13 @@ impl SubWindows {
     fn facts(&self, state: &Parts, now: Tick) -> Facts {
         let part = self.part_at(now).max(state.newest);
         let newest_used = state.counts.iter().rposition(|count| *count > 0);
-        let reset_ns = newest_used.map_or(0, |index| {
+        // A part that has not begun yet is not fresh though it be empty: what was promised in it may have been given back,
+        // but what it pushed out of sight still counts until then.
+        let forgotten = newest_used.map_or(state.newest, |index| {
             let used_part = state.newest - (state.counts.len() - 1 - index) as u64;
-            let forgotten = used_part.saturating_add(u64::from(self.parts) + 1);
-            forgotten.saturating_mul(self.part_ns()).saturating_sub(now.as_nanos())
+            used_part.saturating_add(u64::from(self.parts) + 1).max(state.newest)
         });
+        let reset_ns = forgotten.saturating_mul(self.part_ns()).saturating_sub(now.as_nanos());
         Facts { remaining: self.count.saturating_sub(self.used(state, part)), reset_ns }
     }
 }

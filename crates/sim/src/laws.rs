@@ -18,6 +18,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tollgate_core::{Algorithm, Ask, Kind, Quota, Step, Tick};
 
+use crate::Outcome;
 use crate::bound::Bound;
 use crate::conformance::{self, operation};
 use crate::draw::{self, Caller};
@@ -84,7 +85,7 @@ pub fn walk<A: Algorithm>(kind: Kind, make: impl FnOnce(Quota) -> A, seed: u64) 
     Ok(())
 }
 
-/// Puts one random sequence of `steps` claims and returns to law 7.
+/// Puts one random sequence of `steps` claims and returns to law 7, and to law 3: forgetting what is idle changes nothing.
 ///
 /// # Errors
 /// The span in which more was kept than the bound allows.
@@ -96,13 +97,44 @@ pub fn give_back<A: Algorithm>(
 ) -> Result<(), Broken> {
     let mut rng = Rng::with_seed(seed);
     let quota = conformance::small_quota(&mut rng);
-    let mut subject = Held::new(make(quota));
-    conformance::returns(kind, quota, &mut subject, rng, steps).map_err(|violation| Broken {
-        law: 7,
-        seed,
-        step: steps,
-        what: format!("{kind} {quota}: {violation}"),
-    })
+    let held = Held::new(make(quota));
+    let broken =
+        |law, violation| Broken { law, seed, step: steps, what: format!("{kind} {quota}: {violation}") };
+    let plain = conformance::returns(kind, quota, &mut held.clone(), rng.clone(), steps);
+    plain.map_err(|violation| broken(7, violation))?;
+    let forgetful = conformance::returns(kind, quota, &mut Forgetful(held), rng, steps);
+    forgetful.map_err(|violation| broken(3, violation))
+}
+
+/// Forgets its state whenever that is idle, as a store does.
+struct Forgetful<A: Algorithm>(Held<A>);
+
+impl<A: Algorithm> Subject for Forgetful<A> {
+    fn decide(&mut self, now: Tick, ask: Ask) -> Outcome {
+        self.0.forget_if_idle(now);
+        self.0.decide(now, ask)
+    }
+
+    fn peek(&mut self, now: Tick, ask: Ask) -> Outcome {
+        self.0.peek(now, ask)
+    }
+
+    fn give_back(&mut self, now: Tick, admission: usize, amount: u64) {
+        self.0.forget_if_idle(now);
+        self.0.give_back(now, admission, amount);
+    }
+
+    fn charge(&mut self, now: Tick, extra: u64) {
+        self.0.charge(now, extra);
+    }
+
+    fn set_quota(&mut self, now: Tick, quota: Quota) {
+        self.0.set_quota(now, quota);
+    }
+
+    fn reset(&mut self) {
+        self.0.reset();
+    }
 }
 
 /// Puts one sequence of absurd quotas, moments, costs and waits to law 8: nothing panics, and no more than the limit is

@@ -72,6 +72,13 @@ impl<A: Algorithm> Held<A> {
         &self.state
     }
 
+    /// Starts afresh if the state is idle: then nothing may change.
+    pub fn forget_if_idle(&mut self, now: Tick) {
+        if self.algorithm.is_idle(&self.state, now) {
+            self.state = A::State::default();
+        }
+    }
+
     /// What it decides with.
     pub fn algorithm(&self) -> &A {
         &self.algorithm

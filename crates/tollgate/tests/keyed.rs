@@ -113,8 +113,9 @@ fn a_clock_that_steps_back_after_a_sweep_grants_no_more_than_one_that_stands_sti
     limiter.sweep_at(later);
     assert!(limiter.is_empty());
     let passed = (0..10).filter(|ms| limiter.allow_at(&1, Tick::from_nanos(ms * 1_000_000))).count();
-    assert_eq!(passed, 3, "the burst, as at the time of the sweep");
-    assert!(!limiter.allow_at(&1, later), "and no other when that time comes");
+    assert_eq!(passed, 1, "one as at the time of the sweep, and none until that time comes again");
+    assert!(limiter.allow_n_at(&1, 2, later), "the rest of the burst");
+    assert!(!limiter.allow_at(&1, later));
 }
 
 /// Many keys at random, compared with a map of bare algorithms that forgets nothing.
@@ -328,7 +329,9 @@ mod at_the_cap {
         }
         assert!(limiter.len() <= 1_000);
         let stats = limiter.stats();
-        assert_eq!((stats.swept + limiter.len() as u64, stats.evicted), (2_000, 0));
+        assert_eq!(stats.swept + stats.evicted + limiter.len() as u64, 2_000);
+        // It looks for idle ones where the new key goes, not in the other shards.
+        assert!(stats.evicted < 50, "{} evicted", stats.evicted);
     }
 
     #[test]
