@@ -7,6 +7,7 @@
 mod cap;
 mod hash;
 mod plans;
+mod prefetch;
 mod reservation;
 mod segment;
 mod shard;
@@ -137,7 +138,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             let allowed = algorithm.allow(state, now);
             (allowed, allowed)
         };
-        match self.ask(key, now, decide) {
+        match self.ask(self.store.seed.print(key), now, decide) {
             Some(allowed) => allowed,
             None => self.take(key, now, Ask::now(1)).0.is_allowed(),
         }
@@ -153,7 +154,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// [`allow_n`](Self::allow_n) at an explicit time.
     #[inline]
     pub fn allow_n_at(&self, key: &K, n: u64, now: Tick) -> bool {
-        self.decide(key, now, Ask::now(n)).is_allowed()
+        self.decide(key, self.store.seed.print(key), now, Ask::now(n)).is_allowed()
     }
 
     /// Whether one may happen now for `key`, and everything a caller may want to know with that.
@@ -177,7 +178,43 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// [`check_n`](Self::check_n) at an explicit time.
     #[inline]
     pub fn check_n_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        self.decide(key, now, Ask::within(n, self.store.common.patience))
+        self.decide(key, self.store.seed.print(key), now, Ask::within(n, self.store.common.patience))
+    }
+
+    /// [`check`](Self::check) for many keys with one reading of the clock, each on its own; `each` gets the answers in
+    /// order, with the index of the key. Waiting for memory happens for several keys at a time, so with many keys in the
+    /// store this costs less than half of single checks.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{KeyedLimiter, Quota};
+    ///
+    /// let limiter = KeyedLimiter::<str>::new(Quota::per_hour(1));
+    /// let mut passed = Vec::new();
+    /// limiter.check_many(&["a", "b", "a"], |index, decision| {
+    ///     if decision.is_allowed() {
+    ///         passed.push(index);
+    ///     }
+    /// });
+    /// assert_eq!(passed, [0, 1]);
+    /// ```
+    pub fn check_many(&self, keys: &[&K], each: impl FnMut(usize, Decision)) {
+        self.check_many_at(keys, self.now(), each);
+    }
+
+    /// [`check_many`](Self::check_many) at an explicit time.
+    pub fn check_many_at(&self, keys: &[&K], now: Tick, mut each: impl FnMut(usize, Decision)) {
+        let ask = Ask::within(1, self.store.common.patience);
+        let mut prints = [0; BATCH];
+        for (batch, keys) in keys.chunks(BATCH).enumerate() {
+            for (print, key) in prints.iter_mut().zip(keys) {
+                *print = self.store.seed.print(*key);
+                self.store.shard(*print).prefetch(*print);
+            }
+            for (index, (print, key)) in prints.iter().zip(keys).enumerate() {
+                each(batch * BATCH + index, self.decide(key, *print, now, ask));
+            }
+        }
     }
 
     /// What [`check`](Self::check) would answer, taking nothing.
@@ -387,12 +424,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     #[inline]
-    fn decide(&self, key: &K, now: Tick, ask: Ask) -> Decision {
+    fn decide(&self, key: &K, print: u64, now: Tick, ask: Ask) -> Decision {
         let decide = |algorithm: &A, state: &mut A::State| {
             let decision = algorithm.step(state, now, ask);
             (decision.is_admitted(), decision)
         };
-        match self.ask(key, now, decide) {
+        match self.ask(print, now, decide) {
             Some(decision) => decision,
             None => self.take(key, now, ask).0,
         }
@@ -401,8 +438,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// Asks a key that is known.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a caller that only wants a yes should not pay for the rest")]
-    fn ask<T>(&self, key: &K, now: Tick, decide: impl FnOnce(&A, &mut A::State) -> (bool, T)) -> Option<T> {
-        let print = self.store.seed.print(key);
+    fn ask<T>(
+        &self,
+        print: u64,
+        now: Tick,
+        decide: impl FnOnce(&A, &mut A::State) -> (bool, T),
+    ) -> Option<T> {
         self.store.shard(print).ask(&self.store.common, print, now, decide)
     }
 
@@ -434,6 +475,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 }
 
+/// How many keys [`KeyedLimiter::check_many`] has under way at a time.
+const BATCH: usize = 16;
 /// How many lines a sweep looks at while it holds a shard.
 const LINES_PER_SWEEP: usize = 64;
 

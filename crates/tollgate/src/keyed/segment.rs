@@ -9,6 +9,8 @@ use std::mem;
 
 use tollgate_core::Tick;
 
+use super::prefetch::prefetch;
+
 /// How many slots share a line. Four of 16 bytes are a cache line.
 const SLOTS: usize = 4;
 /// The fewest lines of a segment.
@@ -99,6 +101,12 @@ impl<S: Clone + Default> Segment<S> {
     #[inline]
     fn home(&self, print: u64) -> usize {
         ((u64::from(print as u32) * self.lines.len() as u64) >> 32) as usize
+    }
+
+    /// Gets a key's line under way.
+    #[inline]
+    pub(crate) fn prefetch(&self, print: u64) {
+        prefetch(&self.lines[self.home(print)]);
     }
 
     /// A key's state and plan.

@@ -161,6 +161,12 @@ impl<A: Algorithm> Shard<A> {
         if bits < self.segments.len() { bits } else { bits & (self.mask >> 1) }
     }
 
+    /// Gets a key's line under way.
+    #[inline]
+    pub(crate) fn prefetch(&self, print: u64) {
+        self.segments[self.segment_of(print)].prefetch(print);
+    }
+
     /// Asks a key that is known: `decide` gets its algorithm and state, and whether it admits is counted. `None` if the key
     /// is new, or [`take`](Self::take) must look after it first.
     #[inline(always)]
