@@ -1,6 +1,8 @@
-//! Developer chores: `cargo xtask test`, `bench` and `soak`.
+//! Developer chores: `cargo xtask test`, `bench`, `soak` and `attack`.
 
+mod attack;
 mod bench;
+mod number;
 mod run;
 mod soak;
 mod test;
@@ -38,6 +40,7 @@ fn call(args: &[&str]) -> Result<(), Failure> {
         ["test", extra, ..] => Err(Failure::Misuse(format!("`test` takes no arguments, but got {extra:?}"))),
         ["bench", rest @ ..] => bench::run(rest),
         ["soak", rest @ ..] => soak::run(rest),
+        ["attack", rest @ ..] => attack::run(rest),
         ["help"] => {
             print!("{HELP}");
             Ok(())
@@ -64,7 +67,7 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for command in ["test", "bench", "soak", "help"] {
+        for command in ["test", "bench", "soak", "attack", "help"] {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use loom::future::block_on;
 use loom::thread;
-use tollgate::{Clock, Limiter, Quota, Tick, Timer, TokenBucket, WaitError};
+use tollgate::{Clock, KeyedLimiter, Limiter, Quota, Tick, Timer, TokenBucket, WaitError};
 
 /// A clock that stands still, and a timer that rings when told to.
 #[derive(Clone, Debug, Default)]
@@ -241,5 +241,61 @@ fn two_waiters_and_the_timer() {
             assert_eq!(thread.join().unwrap(), Ok(()));
         }
         assert_eq!((limiter.waiting(), left(&limiter)), (0, 0));
+    });
+}
+
+/// A keyed limiter in which an idle key is remembered: it took everything at time zero, and is full again at one second.
+fn keyed_with_an_idle_key() -> KeyedLimiter<u64, TokenBucket, Still> {
+    let quota = Quota::per_second(2).burst(2);
+    let limiter = KeyedLimiter::builder(quota).max_keys(256).clock(Still::default()).build(); // two shards only
+    assert!(limiter.allow_n_at(&1, 2, Tick::ZERO));
+    limiter
+}
+
+#[test]
+fn keyed_insert_insert_of_one_key() {
+    loom::model(|| {
+        let limiter: KeyedLimiter<u64, _, _> = KeyedLimiter::builder(Quota::per_second(1).burst(1))
+            .max_keys(256)
+            .clock(Still::default())
+            .build();
+        let other = limiter.clone();
+        let thread = thread::spawn(move || u32::from(other.allow_at(&1, Tick::ZERO)));
+        let admitted = u32::from(limiter.allow_at(&1, Tick::ZERO)) + thread.join().unwrap();
+        assert_eq!((admitted, limiter.len()), (1, 1));
+    });
+}
+
+#[test]
+fn keyed_insert_against_sweep_against_allow() {
+    loom::model(|| {
+        let limiter = keyed_with_an_idle_key();
+        let later = at(1_000_000_000);
+        let (sweeper, inserter) = (limiter.clone(), limiter.clone());
+        let sweeping = thread::spawn(move || sweeper.sweep_at(later));
+        let inserting = thread::spawn(move || {
+            assert!(inserter.allow_at(&2, later));
+            u32::from(inserter.allow_at(&1, later))
+        });
+        let mut admitted = (0..2).map(|_| u32::from(limiter.allow_at(&1, later))).sum::<u32>();
+        admitted += inserting.join().unwrap();
+        sweeping.join().unwrap();
+        assert_eq!(admitted, 2, "the burst, dropped in between or not");
+        assert_eq!(limiter.len(), 2);
+    });
+}
+
+#[test]
+fn keyed_refund_against_sweep() {
+    loom::model(|| {
+        let limiter = keyed_with_an_idle_key();
+        let later = at(1_000_000_000);
+        let taken = limiter.reserve_within_at(&1, 1, Duration::ZERO, later).unwrap();
+        let sweeper = limiter.clone();
+        let sweeping = thread::spawn(move || sweeper.sweep_at(later));
+        taken.refund_at(1, later);
+        sweeping.join().unwrap();
+        let admitted = (0..3).filter(|_| limiter.allow_at(&1, later)).count();
+        assert_eq!(admitted, 2, "what came back came back once");
     });
 }
