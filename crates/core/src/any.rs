@@ -167,7 +167,8 @@ pub enum AnyState {
 }
 
 impl AnyState {
-    fn level(&self) -> u64 {
+    /// The level, if it is one; zero, which is fresh, if not.
+    pub fn level(&self) -> u64 {
         if let Self::Level(level) = self { *level } else { 0 }
     }
 }

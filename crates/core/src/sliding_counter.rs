@@ -164,6 +164,9 @@ impl Algorithm for SlidingCounter {
     /// What counts at `now` counts in full in the new window.
     fn retune(&self, counts: &Counts, now: Tick, quota: Quota) -> (Self, Counts) {
         let new = Self::new(quota);
+        if new == *self {
+            return (new, *counts);
+        }
         if new.period_ns == 0 || self.period_ns == 0 {
             return (new, Counts::default());
         }

@@ -167,6 +167,9 @@ impl Algorithm for SubWindows {
     /// What counts at `now` counts as if it had just happened.
     fn retune(&self, state: &Parts, now: Tick, quota: Quota) -> (Self, Parts) {
         let new = Self { parts: self.parts, ..Self::new(quota) };
+        if new == *self {
+            return (new, state.clone());
+        }
         let mut carried = Parts::default();
         if new.period_ns > 0 && self.period_ns > 0 {
             let used = self.count - self.facts(state, now).remaining;

@@ -59,6 +59,9 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
     /// The algorithm.
     fn algorithm(&self) -> A;
 
+    /// Replaces the state.
+    fn put(&self, state: A::State);
+
     /// The algorithm and a copy of the state.
     fn snapshot(&self) -> (A, A::State);
 

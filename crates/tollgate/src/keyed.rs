@@ -6,30 +6,41 @@
 
 mod cap;
 mod hash;
+mod line;
 mod plans;
 mod prefetch;
 mod reservation;
 mod segment;
 mod shard;
+mod wait;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tollgate_core::{AnyAlgorithm, Ask, Decision, Kind, Quota, Tick, TokenBucket};
 
 use crate::cell::Held;
 use crate::clock::{Clock, DefaultClock};
+use crate::limiter::{LONGEST_QUEUE, Limiter};
+use crate::queue::Epoch;
 use crate::reservation::Refused;
 use crate::sync::{Light, LightGuard, Mutex, lock};
+use crate::timer::Timer;
+use crate::wait::{Wait, WaitError};
 pub use cap::AtCap;
 use cap::Room;
 use hash::Seed;
+use line::Lines;
 use plans::Plans;
 pub use reservation::KeyedReservation;
+use reservation::Slot;
 use shard::{Answer, Common, Query, Receipt, Shard};
+pub use wait::KeyedWait;
 
 /// Limits how often something happens for each key: an address, a user, an API key.
 ///
@@ -57,16 +68,19 @@ pub struct KeyedLimiter<K: ?Sized, A: Held = TokenBucket, C: Clock = DefaultCloc
 }
 
 /// What all clones share.
-struct Store<K: ?Sized, A: Held, C> {
+struct Store<K: ?Sized, A: Held, C: Clock> {
     seed: Seed,
     clock: C,
-    shards: Box<[Lines<A>]>,
+    shards: Box<[Padded<A>]>,
     /// Leaves the bits of a fingerprint that choose the shard.
     shift: u32,
     common: Common<A>,
     quota_of: Option<QuotaOf<K>>,
     /// The quota for keys without one of their own, and the state that new keys share if there is no room for them.
     rest: Mutex<Rest<A>>,
+    /// Keys that somebody waits for.
+    lines: Lines<A, C>,
+    closed: AtomicBool,
     keys: PhantomData<fn(&K)>,
 }
 
@@ -74,7 +88,15 @@ type QuotaOf<K> = Box<dyn Fn(&K) -> Quota + Send + Sync>;
 
 /// Keeps a shard off its neighbours' cache lines.
 #[repr(align(128))]
-struct Lines<A: Held>(Light<Shard<A>>);
+struct Padded<A: Held>(Light<Shard<A>>);
+
+/// How a wait begins.
+enum Turn<K: ?Sized, A: Held, C: Clock> {
+    /// It is over.
+    Now(KeyedReservation<K, A, C>),
+    /// In line with others who wait for the key.
+    Wait(Wait<'static, A, C>),
+}
 
 struct Rest<A: Held> {
     quota: Quota,
@@ -117,6 +139,8 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
             max_keys: u64::MAX,
             max_bytes: u64::MAX,
             at_cap: AtCap::default(),
+            timer: None,
+            longest_queue: LONGEST_QUEUE,
         }
     }
 }
@@ -240,10 +264,10 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// What [`reserve_within`](Self::reserve_within) would answer, taking nothing.
     pub fn peek_within_at(&self, key: &K, n: u64, longest_wait: Duration, now: Tick) -> Decision {
         let ask = Ask::within(n, longest_wait);
-        let answer = self.on_shard(key, now, ask, Shard::peek);
-        match answer {
-            Answer::Decided(decision, _) => decision,
-            _ => unreachable!("a look needs no room"),
+        match self.on_shard(key, now, ask, Shard::peek) {
+            Ok(Answer::Decided(decision, _) | Answer::Refused(decision)) => decision,
+            Ok(_) => unreachable!("a look needs no room"),
+            Err(limiter) => limiter.peek_within_at(n, longest_wait, now),
         }
     }
 
@@ -299,11 +323,85 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     fn reserve_ask(&self, key: &K, now: Tick, ask: Ask) -> Result<KeyedReservation<K, A, C>, Refused> {
-        let (decision, receipt) = self.take(key, now, ask);
+        let (decision, slot) = self.take(key, now, ask);
         if !decision.is_admitted() {
             return Err(Refused(decision));
         }
-        Ok(KeyedReservation::new(self.clone(), self.store.seed.print(key), decision, receipt, now))
+        Ok(KeyedReservation::new(self.clone(), self.store.seed.print(key), decision, slot, now))
+    }
+
+    /// Waits for one of `key`.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{KeyedLimiter, Quota, WaitError};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = KeyedLimiter::<str>::new(Quota::per_second(1_000).burst(1));
+    /// limiter.wait("alice").await?;
+    /// limiter.wait("bob").await?; // at once: bob has a limit of his own
+    /// limiter.wait("alice").await?; // a millisecond later
+    /// # Ok::<(), WaitError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn wait<'a>(&'a self, key: &'a K) -> KeyedWait<'a, K, A, C> {
+        self.wait_n(key, 1)
+    }
+
+    /// Waits for `n` of `key`, all of them together. Where there is [no room](KeyedBuilder::at_cap) for a new key it is
+    /// refused as if the queue were full.
+    pub fn wait_n<'a>(&'a self, key: &'a K, n: u64) -> KeyedWait<'a, K, A, C> {
+        KeyedWait::new(self, key, n)
+    }
+
+    /// How many keys somebody waits for, or did until a moment ago.
+    pub fn keys_in_line(&self) -> usize {
+        self.store.lines.len()
+    }
+
+    /// Ends all waiting, as [`Limiter::close`](crate::Limiter::close) does.
+    pub fn close(&self) {
+        self.store.closed.store(true, Ordering::SeqCst);
+        self.store.lines.close();
+    }
+
+    /// Takes without waiting, or lines up.
+    fn turn(&self, key: &K, cost: u64) -> Result<Turn<K, A, C>, WaitError> {
+        if self.store.closed.load(Ordering::SeqCst) {
+            return Err(WaitError::Closed);
+        }
+        let (now, print) = (self.now(), self.store.seed.print(key));
+        let Store { common, lines, clock, .. } = &*self.store;
+        let mut query = Query { print, plan: common.plan_of_new(), now, ask: Ask::now(cost) };
+        let limiter = loop {
+            let mut shard = self.store.shard(print);
+            if let Some(limiter) = self.store.own_limiter(&mut shard, print, now) {
+                break limiter;
+            }
+            match shard.take(common, query) {
+                Answer::Decided(decision, receipt) if decision.is_admitted() => {
+                    let slot = receipt.map_or(Slot::Nothing, Slot::Here);
+                    return Ok(Turn::Now(KeyedReservation::new(self.clone(), print, decision, slot, now)));
+                }
+                Answer::Decided(decision, _) if decision.is_never() => {
+                    return Err(WaitError::Never { cost, limit: decision.limit() });
+                }
+                Answer::Decided(..) => {
+                    let start = shard.take_out(common, print, query.plan.unwrap_or(0), now);
+                    break lines.open(&mut shard, print, start, clock);
+                }
+                Answer::NeedsPlan => {
+                    drop(shard);
+                    query.plan = Some(self.store.plan(key));
+                }
+                _ => return Err(WaitError::Full { waiting: lines.len() }),
+            }
+        };
+        if self.store.closed.load(Ordering::SeqCst) {
+            return Err(WaitError::Closed); // it was closed before this line was seen
+        }
+        Ok(Turn::Wait(Wait::new(Cow::Owned(limiter.shared), cost)))
     }
 
     /// Counts `n` that happened anyway, whether they fit or not; those who come later wait until they are paid off.
@@ -313,28 +411,50 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`charge`](Self::charge) at an explicit time.
     pub fn charge_at(&self, key: &K, n: u64, now: Tick) {
-        if let Answer::Overflows = self.on_shard(key, now, Ask::now(n), Shard::charge) {
-            lock(&self.store.rest).charge(n, now);
+        match self.on_shard(key, now, Ask::now(n), Shard::charge) {
+            Ok(Answer::Overflows) => lock(&self.store.rest).charge(n, now),
+            Ok(_) => {}
+            Err(limiter) => limiter.charge_at(n, now),
         }
     }
 
     /// Charges a key of which only the fingerprint is at hand.
     fn charge_known(&self, print: u64, plan: u32, extra: u64, now: Tick) {
         let query = Query { print, plan: Some(plan), now, ask: Ask::now(extra) };
-        let answer = self.store.shard(print).charge(&self.store.common, query);
-        if let Answer::Overflows = answer {
+        let mut shard = self.store.shard(print);
+        if let Some(limiter) = self.store.own_limiter(&mut shard, print, now) {
+            drop(shard);
+            limiter.charge_at(extra, now);
+        } else if let Answer::Overflows = shard.charge(&self.store.common, query) {
+            drop(shard);
             lock(&self.store.rest).charge(extra, now);
         }
     }
 
     fn give_back(&self, print: u64, receipt: Receipt, amount: u64, now: Tick) {
-        self.store.shard(print).give_back(&self.store.common, print, receipt, amount, now);
+        let common = &self.store.common;
+        let mut shard = self.store.shard(print);
+        let Some(limiter) = self.store.own_limiter(&mut shard, print, now) else {
+            return shard.give_back(common, print, receipt, amount, now);
+        };
+        let claim = shard.worth(common, print, receipt, receipt.plan);
+        drop(shard);
+        if let Some(claim) = claim {
+            limiter.shared.give_back(claim, amount, Epoch::ORIGIN, now);
+        }
     }
 
     /// Forgets a key: it starts afresh, and what was taken of it can no longer be given back. Whether it was known.
     pub fn reset(&self, key: &K) -> bool {
-        let print = self.store.seed.print(key);
-        self.store.shard(print).reset(&self.store.common, print)
+        let (print, now) = (self.store.seed.print(key), self.now());
+        let mut shard = self.store.shard(print);
+        let limiter = self.store.own_limiter(&mut shard, print, now);
+        let was_known = shard.reset(&self.store.common, print);
+        drop(shard);
+        if let Some(limiter) = &limiter {
+            limiter.shared.reset(now);
+        }
+        was_known || limiter.is_some()
     }
 
     /// Changes the quota of all keys that have none of [their own](KeyedBuilder::quota_of). What was used stays used:
@@ -350,6 +470,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         for shard in &self.store.shards {
             shard.0.lock().set_quota(&self.store.common, quota, now);
         }
+        self.store.lines.set_quota(quota, now);
     }
 
     /// The quota of keys that have none of their own.
@@ -364,9 +485,10 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`refresh`](Self::refresh) at an explicit time.
     pub fn refresh_at(&self, key: &K, now: Tick) {
-        let print = self.store.seed.print(key);
-        if let Some(plan) = self.store.plan(key).filter(|plan| *plan > 0) {
+        let (print, plan) = (self.store.seed.print(key), self.store.plan(key));
+        if plan > 0 {
             self.store.shard(print).set_plan(&self.store.common, print, plan, now);
+            self.store.lines.set_plan(print, plan, self.store.common.plans.get(plan).quota, now);
         }
     }
 
@@ -381,11 +503,14 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             // Locked anew each time, so that callers get in between.
             while !shard.0.lock().sweep(&self.store.common, now, LINES_PER_SWEEP) {}
         }
+        for print in self.store.lines.prints() {
+            self.store.own_limiter(&mut self.store.shard(print), print, now); // moves back what is not needed
+        }
     }
 
     /// How many keys are remembered.
     pub fn len(&self) -> usize {
-        self.store.common.room.keys() as usize
+        self.store.common.room.keys() as usize + self.store.lines.len()
     }
 
     /// Whether no key is remembered.
@@ -448,30 +573,45 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     #[cold]
-    fn take(&self, key: &K, now: Tick, ask: Ask) -> (Decision, Option<Receipt>) {
+    fn take(&self, key: &K, now: Tick, ask: Ask) -> (Decision, Slot<A, C>) {
         match self.on_shard(key, now, ask, Shard::take) {
-            Answer::Decided(decision, receipt) => (decision, receipt),
-            _ => (lock(&self.store.rest).take(now, ask), None),
+            Ok(Answer::Decided(decision, receipt)) => (decision, receipt.map_or(Slot::Nothing, Slot::Here)),
+            Ok(Answer::Refused(decision)) => (decision, Slot::Nothing),
+            Ok(_) => (lock(&self.store.rest).take(now, ask), Slot::Nothing),
+            Err(limiter) => {
+                let (decision, slot) = match limiter.reserve_ask(now, ask) {
+                    Ok(turn) => (turn.decision(), Slot::InLine(turn)),
+                    Err(Refused(decision)) => (decision, Slot::Nothing),
+                };
+                self.store.shard(self.store.seed.print(key)).count_elsewhere(decision.is_admitted());
+                (decision, slot)
+            }
         }
     }
 
-    /// Does something to a key, finding out its plan if that is needed.
+    /// Does something to a key in the table, finding out its plan if that is needed; or answers with the limiter that the
+    /// key has of its own.
     fn on_shard(
         &self,
         key: &K,
         now: Tick,
         ask: Ask,
         act: impl Fn(&mut Shard<A>, &Common<A>, Query) -> Answer,
-    ) -> Answer {
+    ) -> Result<Answer, Limiter<A, C>> {
         let Store { seed, common, .. } = &*self.store;
-        let query = Query { print: seed.print(key), plan: common.plan_of_new(), now, ask };
-        let answer = act(&mut self.store.shard(query.print), common, query);
-        if !matches!(answer, Answer::NeedsPlan) {
-            return answer;
+        let mut query = Query { print: seed.print(key), plan: common.plan_of_new(), now, ask };
+        loop {
+            let mut shard = self.store.shard(query.print);
+            if let Some(limiter) = self.store.own_limiter(&mut shard, query.print, now) {
+                return Err(limiter);
+            }
+            let answer = act(&mut shard, common, query);
+            drop(shard);
+            if !matches!(answer, Answer::NeedsPlan) {
+                return Ok(answer);
+            }
+            query.plan = Some(self.store.plan(key)); // the caller's function is not called under a lock
         }
-        // The caller's function is not called under a lock.
-        let query = Query { plan: self.store.plan(key), ..query };
-        act(&mut self.store.shard(query.print), common, query)
     }
 }
 
@@ -480,15 +620,20 @@ const BATCH: usize = 16;
 /// How many lines a sweep looks at while it holds a shard.
 const LINES_PER_SWEEP: usize = 64;
 
-impl<K: ?Sized, A: Held, C> Store<K, A, C> {
+impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
     #[inline]
     fn shard(&self, print: u64) -> LightGuard<'_, Shard<A>> {
         self.shards[(print >> self.shift) as usize].0.lock()
     }
 
     /// The number of the plan of a key.
-    fn plan(&self, key: &K) -> Option<u32> {
-        Some(self.quota_of.as_ref().map_or(0, |quota_of| self.common.plans.number(quota_of(key))))
+    fn plan(&self, key: &K) -> u32 {
+        self.quota_of.as_ref().map_or(0, |quota_of| self.common.plans.number(quota_of(key)))
+    }
+
+    /// The limiter that a key has of its own while somebody waits for it.
+    fn own_limiter(&self, shard: &mut Shard<A>, print: u64, now: Tick) -> Option<Limiter<A, C>> {
+        if shard.lines == 0 { None } else { self.lines.find(shard, &self.common, print, now) }
     }
 }
 
@@ -558,6 +703,8 @@ pub struct KeyedBuilder<K: ?Sized, A, C> {
     max_keys: u64,
     max_bytes: u64,
     at_cap: AtCap,
+    timer: Option<Arc<dyn Timer>>,
+    longest_queue: usize,
 }
 
 impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
@@ -571,14 +718,15 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         self,
         make: impl Fn(Quota) -> B + Send + Sync + 'static,
     ) -> KeyedBuilder<K, B, C> {
-        let Self { quota, clock, quota_of, max_keys, max_bytes, at_cap, .. } = self;
-        KeyedBuilder { quota, make: Box::new(make), clock, quota_of, max_keys, max_bytes, at_cap }
+        let Self { quota, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, .. } = self;
+        let make = Box::new(make);
+        KeyedBuilder { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue }
     }
 
-    /// Uses `clock`.
+    /// Uses `clock`, and its timer unless another is set.
     pub fn clock<D: Clock>(self, clock: D) -> KeyedBuilder<K, A, D> {
-        let Self { quota, make, quota_of, max_keys, max_bytes, at_cap, .. } = self;
-        KeyedBuilder { quota, make, clock, quota_of, max_keys, max_bytes, at_cap }
+        let Self { quota, make, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, .. } = self;
+        KeyedBuilder { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue }
     }
 
     /// Gives each key the quota that `quota_of` says. It is asked when a key is new to the store, and again by
@@ -597,6 +745,16 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         Self { max_bytes: bytes as u64, ..self }
     }
 
+    /// Wakes those who wait by `timer`.
+    pub fn timer(self, timer: impl Timer + 'static) -> Self {
+        Self { timer: Some(Arc::new(timer)), ..self }
+    }
+
+    /// Lets at most `waiters` wait for each key; further ones are refused at once. The default is 65 536.
+    pub fn longest_queue(self, waiters: usize) -> Self {
+        Self { longest_queue: waiters, ..self }
+    }
+
     /// What happens to new keys when there is no room for them.
     pub fn at_cap(self, at_cap: AtCap) -> Self {
         Self { at_cap, ..self }
@@ -604,9 +762,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
 
     /// The limiter.
     pub fn build(self) -> KeyedLimiter<K, A, C> {
-        let Self { quota, make, clock, quota_of, max_keys, max_bytes, at_cap } = self;
+        let Self { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue } = self;
         let algorithm = make(quota);
-        let shard_bits = shard_bits(max_keys, max_bytes);
         let common = Common {
             plans: Plans::new(make),
             by_key: quota_of.is_some(),
@@ -614,21 +771,20 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             room: Room::new(max_keys, max_bytes),
             at_cap,
         };
-        let shards = (0..1 << shard_bits).map(|_| Lines(Light::new(Shard::new(&common, quota)))).collect();
-        let rest = Mutex::new(Rest { quota, algorithm, overflow: A::State::default() });
-        let seed = Seed::of_process();
-        KeyedLimiter {
-            store: Arc::new(Store {
-                seed,
-                clock,
-                shards,
-                shift: 64 - shard_bits,
-                common,
-                quota_of,
-                rest,
-                keys: PhantomData,
-            }),
-        }
+        let bits = shard_bits(max_keys, max_bytes);
+        let store = Store {
+            seed: Seed::of_process(),
+            shards: (0..1 << bits).map(|_| Padded(Light::new(Shard::new(&common, quota)))).collect(),
+            shift: 64 - bits,
+            common,
+            quota_of,
+            rest: Mutex::new(Rest { quota, algorithm, overflow: A::State::default() }),
+            lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue),
+            closed: AtomicBool::new(false),
+            clock,
+            keys: PhantomData,
+        };
+        KeyedLimiter { store: Arc::new(store) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The limiter.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +48,7 @@ use crate::wait::{Grant, Wait};
 /// assert_eq!(refused.retry_after(), Some(Duration::from_secs(10)));
 /// ```
 pub struct Limiter<A: Held = TokenBucket, C: Clock = DefaultClock> {
-    shared: Arc<Shared<A, C>>,
+    pub(crate) shared: Arc<Shared<A, C>>,
 }
 
 impl Limiter {
@@ -63,7 +64,7 @@ impl Limiter {
     }
 }
 
-const LONGEST_QUEUE: usize = 65_536;
+pub(crate) const LONGEST_QUEUE: usize = 65_536;
 
 impl<A: Held, C: Clock> Limiter<A, C> {
     /// Whether one may happen now.
@@ -248,7 +249,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
 
     /// Waits for `n`, all of them together. Whoever waits behind is not let past, so a large `n` does get its turn.
     pub fn wait_n(&self, n: u64) -> Wait<'_, A, C> {
-        Wait::new(&self.shared, n)
+        Wait::new(Cow::Borrowed(&self.shared), n)
     }
 
     /// Changes the quota. What was used stays used: nobody gets a free burst, no debt is forgiven, reservations keep
@@ -301,7 +302,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         }
     }
 
-    fn reserve_ask(&self, now: Tick, ask: Ask) -> Result<Reservation<A, C>, Refused> {
+    pub(crate) fn reserve_ask(&self, now: Tick, ask: Ask) -> Result<Reservation<A, C>, Refused> {
         let epoch = self.shared.epoch();
         let Taken { decision, claim } = self.take(now, ask);
         if !decision.is_admitted() {

@@ -93,6 +93,11 @@ pub(crate) struct Epoch {
     generation: u64,
 }
 
+impl Epoch {
+    /// Before everything.
+    pub(crate) const ORIGIN: Self = Self { fallen: 0, generation: 0 };
+}
+
 impl<A: Held, C: Clock> Shared<A, C> {
     pub(crate) fn new(algorithm: A, quota: Quota, clock: C, timer: Arc<dyn Timer>, longest: usize) -> Self {
         let queue = Queue {
@@ -118,6 +123,21 @@ impl<A: Held, C: Clock> Shared<A, C> {
 
     pub(crate) fn waiting(&self) -> usize {
         lock(&self.queue).waiting
+    }
+
+    /// How far returns have taken the state down, all together.
+    pub(crate) fn fallen(&self) -> u64 {
+        self.fallen.load(Ordering::Acquire)
+    }
+
+    /// Starts afresh. What was taken before cannot be given back any more.
+    pub(crate) fn reset(self: &Arc<Self>, now: Tick) {
+        let mut queue = lock(&self.queue);
+        queue.changes.clear();
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.cell.put(A::State::default());
+        queue.tail = None;
+        self.serve(queue, now);
     }
 
     /// To be read before a claim is made: a return in between then counts as one after it, which errs on the safe side.

@@ -1,5 +1,6 @@
 //! Waiting for a turn.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -72,14 +73,14 @@ impl std::error::Error for WaitError {}
 #[must_use = "a wait does nothing unless it is awaited or blocked on"]
 #[derive(Debug)]
 pub struct Wait<'a, A: Held, C: Clock> {
-    shared: &'a Arc<Shared<A, C>>,
+    shared: Cow<'a, Arc<Shared<A, C>>>,
     cost: u64,
     deadline: Tick,
     waiter: Option<Arc<Waiter>>,
 }
 
 impl<'a, A: Held, C: Clock> Wait<'a, A, C> {
-    pub(crate) fn new(shared: &'a Arc<Shared<A, C>>, cost: u64) -> Self {
+    pub(crate) fn new(shared: Cow<'a, Arc<Shared<A, C>>>, cost: u64) -> Self {
         Self { shared, cost, deadline: Tick::MAX, waiter: None }
     }
 
@@ -101,16 +102,7 @@ impl<'a, A: Held, C: Clock> Wait<'a, A, C> {
     /// # Errors
     /// As for the future: see [`WaitError`].
     pub fn block(self) -> Result<Reservation<A, C>, WaitError> {
-        let thread = Arc::new(Unpark(std::thread::current()));
-        let waker = Waker::from(thread);
-        let mut context = Context::from_waker(&waker);
-        let mut wait = std::pin::pin!(self);
-        loop {
-            match wait.as_mut().poll(&mut context) {
-                Poll::Ready(outcome) => return outcome,
-                Poll::Pending => std::thread::park(),
-            }
-        }
+        block_on(self)
     }
 
     /// Takes without waiting, or lines up.
@@ -134,7 +126,7 @@ impl<'a, A: Held, C: Clock> Wait<'a, A, C> {
 
     fn reservation(&self, grant: Grant) -> Reservation<A, C> {
         let act = grant.claim.map_or_else(|| self.shared.clock.now(), |claim| claim.act);
-        Reservation::new(self.shared, grant, act)
+        Reservation::new(&self.shared, grant, act)
     }
 }
 
@@ -234,6 +226,20 @@ impl Waiter {
             Phase::Granted(grant) => Some(Ok(*grant)),
             Phase::Refused(error) => Some(Err(*error)),
             Phase::Gone => Some(Err(WaitError::Closed)),
+        }
+    }
+}
+
+/// Waits for a future on this thread.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let thread = Arc::new(Unpark(std::thread::current()));
+    let waker = Waker::from(thread);
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(outcome) => return outcome,
+            Poll::Pending => std::thread::park(),
         }
     }
 }

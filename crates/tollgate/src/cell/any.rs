@@ -92,6 +92,16 @@ impl Cell<AnyAlgorithm> for AnyCell {
         }
     }
 
+    fn put(&self, state: AnyState) {
+        match self {
+            Self::TokenBucket(cell) => cell.put(state.level()),
+            Self::LeakyBucket(cell) => cell.put(state.level()),
+            Self::FixedWindow(cell) => cell.put(state.level()),
+            Self::PacedWindow(cell) => cell.put(state.level()),
+            Self::Locked(cell) => cell.put(state),
+        }
+    }
+
     fn snapshot(&self) -> (AnyAlgorithm, AnyState) {
         match self {
             Self::TokenBucket(cell) => level_of(AnyAlgorithm::TokenBucket, cell.snapshot()),

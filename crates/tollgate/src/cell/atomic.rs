@@ -274,6 +274,10 @@ where
         self.curve.0.read()
     }
 
+    fn put(&self, level: u64) {
+        self.exclusively(|_, _| (Some(level), ()));
+    }
+
     fn snapshot(&self) -> (C, u64) {
         (self.curve.0.read(), self.level.0.load(Ordering::Acquire))
     }

@@ -82,6 +82,10 @@ impl<A: Held> Cell<A> for LockedCell<A> {
         lock(&self.inner).algorithm.clone()
     }
 
+    fn put(&self, state: A::State) {
+        lock(&self.inner).state = state;
+    }
+
     fn snapshot(&self) -> (A, A::State) {
         let inner = lock(&self.inner);
         (inner.algorithm.clone(), inner.state.clone())

@@ -10,6 +10,7 @@ use super::KeyedLimiter;
 use super::shard::Receipt;
 use crate::cell::Held;
 use crate::clock::{Clock, DefaultClock};
+use crate::reservation::Reservation;
 
 /// A slot that was taken of one key's quota, now or for later: act at [`act_time`](Self::act_time), not before.
 ///
@@ -30,8 +31,19 @@ pub struct KeyedReservation<K: ?Sized, A: Held = tollgate_core::TokenBucket, C: 
     limiter: KeyedLimiter<K, A, C>,
     print: u64,
     decision: Decision,
-    receipt: Option<Receipt>,
+    slot: Slot<A, C>,
     act: Tick,
+}
+
+/// What was taken, and where.
+#[derive(Debug)]
+pub(super) enum Slot<A: Held, C: Clock> {
+    /// Nothing that could be given back.
+    Nothing,
+    /// From the key's state in the table.
+    Here(Receipt),
+    /// From the limiter that the key had of its own.
+    InLine(Reservation<A, C>),
 }
 
 impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
@@ -39,10 +51,15 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
         limiter: KeyedLimiter<K, A, C>,
         print: u64,
         decision: Decision,
-        receipt: Option<Receipt>,
+        slot: Slot<A, C>,
         now: Tick,
     ) -> Self {
-        Self { limiter, print, decision, receipt, act: now + decision.delay() }
+        Self { limiter, print, decision, slot, act: now + decision.delay() }
+    }
+
+    pub(super) fn in_line(limiter: KeyedLimiter<K, A, C>, print: u64, turn: Reservation<A, C>) -> Self {
+        let (decision, act) = (turn.decision(), turn.act_time());
+        Self { limiter, print, decision, slot: Slot::InLine(turn), act }
     }
 
     /// The decision that granted it.
@@ -83,13 +100,17 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
 
     /// [`settle`](Self::settle) at an explicit time.
     pub fn settle_at(self, actual: u64, now: Tick) {
-        let Some(Receipt { claim, plan, .. }) = self.receipt else {
-            return; // nothing is counted where nothing is limited
-        };
-        if actual < claim.cost {
-            self.refund_at(claim.cost - actual, now);
-        } else if actual > claim.cost {
-            self.limiter.charge_known(self.print, plan, actual - claim.cost, now);
+        match self.slot {
+            Slot::Nothing => {}
+            Slot::Here(receipt) => {
+                let cost = receipt.claim.cost;
+                if actual < cost {
+                    self.limiter.give_back(self.print, receipt, cost - actual, now);
+                } else if actual > cost {
+                    self.limiter.charge_known(self.print, receipt.plan, actual - cost, now);
+                }
+            }
+            Slot::InLine(turn) => turn.settle_at(actual, now),
         }
     }
 
@@ -101,9 +122,13 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
 
     /// [`refund`](Self::refund) at an explicit time.
     pub fn refund_at(self, amount: u64, now: Tick) {
-        if let Some(receipt) = self.receipt {
-            let amount = amount.min(receipt.claim.cost);
-            self.limiter.give_back(self.print, receipt, amount, now);
+        match self.slot {
+            Slot::Nothing => {}
+            Slot::Here(receipt) => {
+                let amount = amount.min(receipt.claim.cost);
+                self.limiter.give_back(self.print, receipt, amount, now);
+            }
+            Slot::InLine(turn) => turn.refund_at(amount, now),
         }
     }
 }

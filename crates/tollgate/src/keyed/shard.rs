@@ -15,8 +15,10 @@ use std::time::Duration;
 use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
 
 use super::cap::{AtCap, Room};
+use super::line::Start;
 use super::plans::Plans;
 use super::segment::Segment;
+use crate::cell::Held;
 
 /// Every so many calls one line is swept. A call more often costs more than it frees.
 const CALLS_PER_LINE: u64 = 64;
@@ -58,6 +60,8 @@ pub(crate) struct Query {
 pub(crate) enum Answer {
     /// The decision, and a receipt if something was taken.
     Decided(Decision, Option<Receipt>),
+    /// There is no room for this key, and it is refused.
+    Refused(Decision),
     /// There was nothing to decide, and it is done.
     Done,
     /// The key is new, and its plan must be known.
@@ -109,6 +113,7 @@ pub(crate) struct Counts {
 #[derive(Debug)]
 pub(crate) struct Shard<A: Algorithm> {
     /// For keys without a plan of their own.
+    quota: Quota,
     algorithm: A,
     /// The state of such a key that was never seen. After a change of quota that is not a fresh one until it has refilled:
     /// the others got no free burst either.
@@ -139,6 +144,7 @@ impl<A: Algorithm> Shard<A> {
         let accounts = common.room.is_bounded().then(|| Box::new([Account::default(); ACCOUNTS]));
         common.room.grown(accounts.as_deref().map_or(0, size_of_val));
         Self {
+            quota,
             algorithm: common.plans.make(quota),
             unseen: A::State::default(),
             segments: vec![segment],
@@ -180,7 +186,7 @@ impl<A: Algorithm> Shard<A> {
     ) -> Option<T> {
         let number = self.segment_of(print);
         let segment = &mut self.segments[number];
-        if segment.generation != self.generation {
+        if segment.generation != self.generation || self.lines != 0 {
             return None;
         }
         let (state, plan) = segment.get_mut(print)?;
@@ -189,13 +195,19 @@ impl<A: Algorithm> Shard<A> {
         Some(answer)
     }
 
+    /// Counts a question that was answered elsewhere.
+    pub(crate) fn count_elsewhere(&mut self, admitted: bool) {
+        self.counts.calls += 1;
+        self.counts.denied += u64::from(!admitted);
+    }
+
     #[inline]
     fn count(&mut self, common: &Common<A>, now: Tick, admitted: bool) {
         self.counts.calls += 1;
         if !admitted {
             self.counts.denied += 1;
         }
-        if self.counts.calls % CALLS_PER_LINE == 0 {
+        if self.counts.calls.is_multiple_of(CALLS_PER_LINE) {
             self.sweep(common, now, 1);
         }
     }
@@ -235,7 +247,7 @@ impl<A: Algorithm> Shard<A> {
             return Answer::Decided(step.decision, None); // nothing to remember
         };
         if let Err(full) = self.make_room(common, number, now) {
-            return self.no_room(common, full, step.decision.limit());
+            return self.no_room(common, &full, step.decision.limit());
         }
         let claim = algorithm.claim(&change, query.ask.cost(), now + step.decision.delay());
         algorithm.apply(&mut state, change);
@@ -266,7 +278,7 @@ impl<A: Algorithm> Shard<A> {
         common.room.added();
     }
 
-    fn no_room(&mut self, common: &Common<A>, full: Full, limit: u64) -> Answer {
+    fn no_room(&mut self, common: &Common<A>, full: &Full, limit: u64) -> Answer {
         match common.at_cap {
             AtCap::Share => {
                 self.counts.overflowed += 1;
@@ -275,12 +287,12 @@ impl<A: Algorithm> Shard<A> {
             AtCap::Evict | AtCap::Refuse => {
                 self.counts.refused += 1;
                 self.counts.denied += 1;
-                Answer::Decided(Decision::refusal(limit, full.next_idle), None)
+                Answer::Refused(Decision::refusal(limit, full.next_idle))
             }
         }
     }
 
-    /// What [`take`](Self::take) would decide.
+    /// What [`take`](Self::take) would decide, if there is room.
     pub(crate) fn peek(&mut self, common: &Common<A>, query: Query) -> Answer {
         let number = self.up_to_date(query.print);
         let segment = &self.segments[number];
@@ -315,7 +327,7 @@ impl<A: Algorithm> Shard<A> {
         let (algorithm, mut state) = self.unseen(common, plan, now);
         if let Some(change) = algorithm.charge(&state, extra, now.max(self.swept_at)) {
             if let Err(full) = self.make_room(common, number, now) {
-                return self.no_room(common, full, 0);
+                return self.no_room(common, &full, 0);
             }
             algorithm.apply(&mut state, change);
             self.put(common, query.print, state, plan, now);
@@ -381,6 +393,24 @@ impl<A: Algorithm> Shard<A> {
         Some(self.remove_at(common, number, place))
     }
 
+    /// Takes a key out of the table, with all it needs to go on elsewhere. Its plan is needed if it is new.
+    pub(crate) fn take_out(&mut self, common: &Common<A>, print: u64, plan: u32, now: Tick) -> Start<A>
+    where
+        A: Held,
+    {
+        let (plan, state) = match self.remove(common, print) {
+            Some(known) => known,
+            None => (plan, self.unseen(common, plan, now).1),
+        };
+        let quota = if plan == 0 { self.quota } else { common.plans.get(plan).quota };
+        Start { quota, algorithm: self.algorithm(common, plan).clone(), state, plan }
+    }
+
+    /// The algorithm of a plan.
+    pub(crate) fn algorithm<'a>(&'a self, common: &'a Common<A>, plan: u32) -> &'a A {
+        algorithm_of(&self.algorithm, common, plan)
+    }
+
     /// Forgets a key, and that anything can be given back to it.
     pub(crate) fn reset(&mut self, common: &Common<A>, print: u64) -> bool {
         self.account_mut(common, print).forgotten += 1;
@@ -400,6 +430,7 @@ impl<A: Algorithm> Shard<A> {
         let new = common.plans.make(quota);
         let old = std::mem::replace(&mut self.algorithm, new.clone());
         self.unseen = old.moved(&self.unseen, now, quota, &new);
+        self.quota = quota;
         self.generation += 1;
         self.changes.push(Change { now, quota, old, new });
     }
