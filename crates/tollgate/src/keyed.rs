@@ -527,7 +527,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         for shard in &self.store.shards {
-            let counts = shard.0.lock().counts;
+            let counts = shard.0.lock().counts();
             stats.admitted += counts.calls - counts.denied;
             stats.denied += counts.denied;
             stats.swept += counts.swept;
@@ -569,7 +569,10 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         now: Tick,
         decide: impl FnOnce(&A, &mut A::State) -> (bool, T),
     ) -> Option<T> {
-        self.store.shard(print).ask(&self.store.common, print, now, decide)
+        let mut shard = self.store.shard(print);
+        let answer = shard.ask(&self.store.common, print, now, decide)?;
+        drop(shard);
+        Some(answer)
     }
 
     #[cold]
@@ -633,7 +636,7 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
 
     /// The limiter that a key has of its own while somebody waits for it.
     fn own_limiter(&self, shard: &mut Shard<A>, print: u64, now: Tick) -> Option<Limiter<A, C>> {
-        if shard.lines == 0 { None } else { self.lines.find(shard, &self.common, print, now) }
+        if shard.lines() == 0 { None } else { self.lines.find(shard, &self.common, print, now) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
 use foldhash::SharedSeed;
-use foldhash::quality::FoldHasher;
+use foldhash::fast::FoldHasher;
 
 /// A seed for fingerprints. Two processes do not share one, so keys that collide in one do not collide in the next, and
 /// nobody can choose keys that do.

@@ -76,7 +76,7 @@ impl<A: Held, C: Clock> Lines<A, C> {
         shared.cell.put(state);
         let limiter = Limiter { shared: Arc::new(shared) };
         lock(&self.by_print).insert(print, Line { limiter: limiter.clone(), plan });
-        shard.lines += 1;
+        shard.line_opened();
         limiter
     }
 
@@ -122,6 +122,6 @@ impl<A: Held, C: Clock> Line<A, C> {
         let state = algorithm.moved(&state, now, shared.quota(), shard.algorithm(common, self.plan));
         shard.put(common, print, state, self.plan, Tick::ZERO);
         shard.fell(common, print, shared.fallen());
-        shard.lines -= 1;
+        shard.line_closed();
     }
 }

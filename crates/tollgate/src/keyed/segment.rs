@@ -111,14 +111,14 @@ impl<S: Clone + Default> Segment<S> {
 
     /// A key's state and plan.
     #[inline]
-    pub(crate) fn get_mut(&mut self, print: u64) -> Option<(&mut S, u32)> {
+    pub(crate) fn get_mut(&mut self, print: u64, has_plans: bool) -> Option<(&mut S, u32)> {
         let lines = self.lines.len();
         let mut line = self.home(print);
         loop {
             // Looked at twice, because a borrow that may be returned cannot be given up.
             let slots = &self.lines[line].0;
             if let Some(index) = slots.iter().position(|slot| slot.print == print) {
-                let plan = self.plans.get(line * SLOTS + index).copied().unwrap_or(0);
+                let plan = if has_plans { self.plans[line * SLOTS + index] } else { 0 };
                 return Some((&mut self.lines[line].0[index].state, plan));
             }
             if slots[SLOTS - 1].print == 0 {

@@ -5,7 +5,7 @@
 //! last one goes back to where it came from (linear hashing). Each segment is as large as its own keys need. So whatever a
 //! caller does to the table besides its own business, it touches one segment.
 //!
-//! A key that is idle equals one that is absent. Calls drop idle keys as they go along: every 64th call looks at one line, a
+//! A key that is idle equals one that is absent. Calls drop idle keys as they go along: every 128th call looks at one line, a
 //! full segment is swept before it grows, and one that has become sparse is made smaller.
 
 use std::cmp::Reverse;
@@ -21,7 +21,7 @@ use super::segment::Segment;
 use crate::cell::Held;
 
 /// Every so many calls one line is swept. A call more often costs more than it frees.
-const CALLS_PER_LINE: u64 = 64;
+const CALLS_PER_LINE: u64 = 128;
 /// How many lines are looked at to make room for a key.
 const LINES_PER_EVICTION: usize = 16;
 /// With more keys a segment than this, on average, one of them is split.
@@ -132,8 +132,12 @@ pub(crate) struct Shard<A: Algorithm> {
     changes: Vec<Change<A>>,
     accounts: Option<Box<[Account; ACCOUNTS]>>,
     /// How many keys have a line of people waiting, and so a limiter of their own.
-    pub(crate) lines: usize,
-    pub(crate) counts: Counts,
+    lines: usize,
+    /// Whether the quick way is closed: somebody waits for one of the keys, or a segment is behind.
+    takes_detour: bool,
+    /// Calls until the next line is swept; those since the last one are not in the counts yet.
+    until_sweep: u64,
+    counts: Counts,
 }
 
 impl<A: Algorithm> Shard<A> {
@@ -156,6 +160,8 @@ impl<A: Algorithm> Shard<A> {
             changes: Vec::new(),
             accounts,
             lines: 0,
+            takes_detour: false,
+            until_sweep: CALLS_PER_LINE,
             counts: Counts::default(),
         }
     }
@@ -184,12 +190,11 @@ impl<A: Algorithm> Shard<A> {
         now: Tick,
         decide: impl FnOnce(&A, &mut A::State) -> (bool, T),
     ) -> Option<T> {
-        let number = self.segment_of(print);
-        let segment = &mut self.segments[number];
-        if segment.generation != self.generation || self.lines != 0 {
+        if self.takes_detour {
             return None;
         }
-        let (state, plan) = segment.get_mut(print)?;
+        let number = self.segment_of(print);
+        let (state, plan) = self.segments[number].get_mut(print, common.by_key)?;
         let (admitted, answer) = decide(algorithm_of(&self.algorithm, common, plan), state);
         self.count(common, now, admitted);
         Some(answer)
@@ -203,13 +208,19 @@ impl<A: Algorithm> Shard<A> {
 
     #[inline]
     fn count(&mut self, common: &Common<A>, now: Tick, admitted: bool) {
-        self.counts.calls += 1;
         if !admitted {
             self.counts.denied += 1;
         }
-        if self.counts.calls.is_multiple_of(CALLS_PER_LINE) {
+        self.until_sweep -= 1;
+        if self.until_sweep == 0 {
+            self.counts.calls += CALLS_PER_LINE;
+            self.until_sweep = CALLS_PER_LINE;
             self.sweep(common, now, 1);
         }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts { calls: self.counts.calls + (CALLS_PER_LINE - self.until_sweep), ..self.counts }
     }
 
     /// Decides, takes if it admits, and makes out a receipt.
@@ -433,22 +444,45 @@ impl<A: Algorithm> Shard<A> {
         self.quota = quota;
         self.generation += 1;
         self.changes.push(Change { now, quota, old, new });
+        self.takes_detour = true;
+    }
+
+    /// How many keys have a line of people waiting.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines
+    }
+
+    pub(crate) fn line_opened(&mut self) {
+        self.lines += 1;
+        self.takes_detour = true;
+    }
+
+    pub(crate) fn line_closed(&mut self) {
+        self.lines -= 1;
+        self.takes_detour = self.lines > 0 || !self.changes.is_empty();
     }
 
     /// The segment of a key, after all changes of quota.
     #[inline]
     fn up_to_date(&mut self, print: u64) -> usize {
         let number = self.segment_of(print);
-        if self.segments[number].generation != self.generation {
+        if !self.changes.is_empty() {
             self.catch_up(number);
+            // Another one by the way, so that after so many calls as there are segments nobody is behind.
+            let behind = self.segments.iter().position(|segment| segment.generation != self.generation);
+            if let Some(other) = behind {
+                self.catch_up(other);
+            }
         }
         number
     }
 
     /// Takes a segment's states through the changes of quota that they have missed.
-    #[cold]
     fn catch_up(&mut self, number: usize) {
         let segment = &mut self.segments[number];
+        if segment.generation == self.generation {
+            return;
+        }
         let missed = (self.generation - segment.generation) as usize;
         for change in &self.changes[self.changes.len() - missed..] {
             let Change { now, quota, old, new } = change;
@@ -463,6 +497,7 @@ impl<A: Algorithm> Shard<A> {
         let behind = self.segments.iter().map(|segment| self.generation - segment.generation).max();
         let needed = behind.unwrap_or(0) as usize;
         self.changes.drain(..self.changes.len() - needed);
+        self.takes_detour = self.lines > 0 || !self.changes.is_empty();
     }
 
     /// Moves a key to another plan, without a free burst and without forgiving a debt.
@@ -485,9 +520,7 @@ impl<A: Algorithm> Shard<A> {
     /// Looks at the next `lines` lines and drops idle keys; whether that ended a round over all segments.
     pub(crate) fn sweep(&mut self, common: &Common<A>, now: Tick, lines: usize) -> bool {
         let number = self.sweeping;
-        if self.segments[number].generation != self.generation {
-            self.catch_up(number);
-        }
+        self.catch_up(number);
         let (places, ends) = self.segments[number].next_places(lines);
         self.drop_idle(common, number, places, now);
         if !ends {
@@ -540,9 +573,7 @@ impl<A: Algorithm> Shard<A> {
             self.mask = 2 * self.mask + 1;
         }
         let low = high & (self.mask >> 1);
-        if self.segments[low].generation != self.generation {
-            self.catch_up(low);
-        }
+        self.catch_up(low);
         let mut other = None;
         let bit = (high - low) as u64;
         self.resize(common, low, |segment| other = Some(segment.split(bit << SEGMENT_BITS)));
@@ -556,9 +587,7 @@ impl<A: Algorithm> Shard<A> {
         let last = self.segments.len() - 1;
         let number = last & (self.mask >> 1);
         for number in [number, last] {
-            if self.segments[number].generation != self.generation {
-                self.catch_up(number);
-            }
+            self.catch_up(number);
         }
         let Some(mut last) = self.segments.pop() else { return };
         common.room.shrunk(last.bytes() + size_of_val(&last));
@@ -656,7 +685,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Every key's fingerprint, plan and state, one segment after the other; `from` counts segments.
     pub(crate) fn segment(&mut self, number: usize) -> Option<&Segment<A::State>> {
-        if number < self.segments.len() && self.segments[number].generation != self.generation {
+        if number < self.segments.len() {
             self.catch_up(number);
         }
         self.segments.get(number)
