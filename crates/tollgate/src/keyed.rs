@@ -518,7 +518,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         self.len() == 0
     }
 
-    /// How much memory the store takes.
+    /// How much memory the table takes. What a sliding log or sub-windows keep for each key comes on top.
     pub fn bytes(&self) -> usize {
         self.store.common.room.bytes() as usize
     }
@@ -580,7 +580,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         match self.on_shard(key, now, ask, Shard::take) {
             Ok(Answer::Decided(decision, receipt)) => (decision, receipt.map_or(Slot::Nothing, Slot::Here)),
             Ok(Answer::Refused(decision)) => (decision, Slot::Nothing),
-            Ok(_) => (lock(&self.store.rest).take(now, ask), Slot::Nothing),
+            Ok(_) => {
+                let decision = lock(&self.store.rest).take(now, ask);
+                self.store.shard(self.store.seed.print(key)).overflowed(decision.is_admitted());
+                (decision, Slot::Nothing)
+            }
             Err(limiter) => {
                 let (decision, slot) = match limiter.reserve_ask(now, ask) {
                     Ok(turn) => (turn.decision(), Slot::InLine(turn)),

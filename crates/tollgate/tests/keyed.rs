@@ -387,6 +387,7 @@ mod at_the_cap {
         let passed = (100..200).filter(|key| limiter.allow(key)).count();
         assert_eq!(passed, 4, "one burst for all of them");
         assert_eq!((limiter.len(), limiter.stats().overflowed), (100, 100));
+        assert_eq!((limiter.stats().admitted, limiter.stats().denied), (104, 96));
     }
 
     #[test]

@@ -206,6 +206,12 @@ impl<A: Algorithm> Shard<A> {
         self.counts.denied += u64::from(!admitted);
     }
 
+    /// Counts a question that was answered on the state that new keys share.
+    pub(crate) fn overflowed(&mut self, admitted: bool) {
+        self.counts.overflowed += 1;
+        self.counts.denied += u64::from(!admitted);
+    }
+
     #[inline]
     fn count(&mut self, common: &Common<A>, now: Tick, admitted: bool) {
         if !admitted {
@@ -291,10 +297,7 @@ impl<A: Algorithm> Shard<A> {
 
     fn no_room(&mut self, common: &Common<A>, full: &Full, limit: u64) -> Answer {
         match common.at_cap {
-            AtCap::Share => {
-                self.counts.overflowed += 1;
-                Answer::Overflows
-            }
+            AtCap::Share => Answer::Overflows,
             AtCap::Evict | AtCap::Refuse => {
                 self.counts.refused += 1;
                 self.counts.denied += 1;
