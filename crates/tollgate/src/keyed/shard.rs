@@ -595,7 +595,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(mut last) = self.segments.pop() else { return };
         common.room.shrunk(last.bytes() + size_of_val(&last));
         self.resize(common, number, |segment| segment.take_in(&mut last));
-        if self.segments.len() <= self.mask >> 1 {
+        if self.segments.len() <= (self.mask >> 1) + 1 {
             self.mask >>= 1;
         }
         if self.sweeping >= self.segments.len() {
@@ -730,4 +730,97 @@ struct Candidate {
 fn share(left: u64, limit: u64) -> u64 {
     let parts = (u128::from(left) << 32) / u128::from(limit.max(1));
     u64::try_from(parts).unwrap_or(u64::MAX).max(u64::from(left > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use fastrand::Rng;
+    use tollgate_core::TokenBucket;
+
+    use super::*;
+
+    fn common(by_key: bool) -> Common<TokenBucket> {
+        Common {
+            plans: Plans::new(Box::new(TokenBucket::new)),
+            by_key,
+            room: Room::new(u64::MAX, u64::MAX),
+            at_cap: AtCap::Evict,
+            patience: Duration::ZERO,
+        }
+    }
+
+    const QUOTA: Quota = Quota::per_second(1).burst(2);
+
+    fn take(shard: &mut Shard<TokenBucket>, common: &Common<TokenBucket>, print: u64, now: Tick) -> bool {
+        let query = Query { print, plan: Some(0), now, ask: Ask::now(1) };
+        matches!(shard.take(common, query), Answer::Decided(decision, _) if decision.is_allowed())
+    }
+
+    /// Every segment holds just the keys that belong there.
+    fn check(shard: &Shard<TokenBucket>, common: &Common<TokenBucket>) {
+        assert!(shard.mask + 1 >= shard.segments.len() && shard.mask / 2 < shard.segments.len());
+        for (number, segment) in shard.segments.iter().enumerate() {
+            assert!(segment.iter().all(|(_, slot)| shard.segment_of(slot.print) == number));
+        }
+        let keys: usize = shard.segments.iter().map(Segment::len).sum();
+        let bytes: usize = shard.segments.iter().map(|segment| segment.bytes() + size_of_val(segment)).sum();
+        assert_eq!((keys, keys as u64), (shard.keys, common.room.keys()));
+        assert_eq!((bytes + size_of_val(shard)) as u64, common.room.bytes());
+    }
+
+    /// Sweeps until a round changes nothing.
+    fn sweep(shard: &mut Shard<TokenBucket>, common: &Common<TokenBucket>, now: Tick) {
+        for _ in 0..50 {
+            while !shard.sweep(common, now, 7) {}
+        }
+    }
+
+    #[test]
+    fn segments_split_and_join_and_nothing_is_lost() {
+        let (common, mut rng) = (common(false), Rng::with_seed(1));
+        let mut shard = Shard::new(&common, QUOTA);
+        let mut now = Tick::ZERO;
+        for round in 0..12 {
+            let prints: HashSet<u64> = (0..rng.usize(1..30_000)).map(|_| rng.u64(1..)).collect();
+            for print in &prints {
+                assert!(take(&mut shard, &common, *print, now) && take(&mut shard, &common, *print, now));
+            }
+            assert!(shard.segments.len() * MOST_PER_SEGMENT * 2 >= shard.keys, "round {round}");
+            check(&shard, &common);
+            now = now + Duration::from_secs(1);
+            for print in prints.iter().filter(|print| *print % 8 == 0) {
+                assert!(take(&mut shard, &common, *print, now), "one came back");
+                assert!(!take(&mut shard, &common, *print, now), "and no more");
+            }
+            now = now + Duration::from_secs(1);
+            sweep(&mut shard, &common, now);
+            assert_eq!(shard.keys, prints.iter().filter(|print| *print % 8 == 0).count());
+            check(&shard, &common);
+            now = now + Duration::from_secs(1);
+            sweep(&mut shard, &common, now);
+            assert_eq!((shard.keys, shard.segments.len(), shard.mask), (0, 1, 0), "round {round}");
+            check(&shard, &common);
+        }
+    }
+
+    #[test]
+    fn a_change_of_quota_reaches_every_segment() {
+        let (common, mut rng) = (common(true), Rng::with_seed(2));
+        let mut shard = Shard::new(&common, QUOTA);
+        let prints: Vec<u64> = (0..20_000).map(|_| rng.u64(1..)).collect();
+        for print in &prints {
+            assert!(take(&mut shard, &common, *print, Tick::ZERO));
+        }
+        shard.set_quota(&common, Quota::per_second(1).burst(9), Tick::ZERO);
+        assert!(shard.takes_detour);
+        shard.set_quota(&common, Quota::per_second(1).burst(5), Tick::ZERO);
+        let calls = shard.segments.len();
+        for print in &prints {
+            assert!(take(&mut shard, &common, *print, Tick::ZERO), "one was left");
+            assert!(!take(&mut shard, &common, *print, Tick::ZERO), "and no more");
+        }
+        assert!(prints.len() > calls && !shard.takes_detour && shard.changes.is_empty());
+    }
 }
