@@ -59,6 +59,12 @@ impl Decision {
         Self { verdict, limit, remaining, wait_ns, reset_ns }
     }
 
+    /// The same with `more` left.
+    #[inline]
+    pub(crate) const fn with_more(self, more: u64) -> Self {
+        Self { remaining: self.remaining.saturating_add(more), ..self }
+    }
+
     /// What was decided.
     #[inline]
     pub const fn verdict(&self) -> Verdict {
