@@ -2,7 +2,7 @@
 
 mod any;
 mod atomic;
-mod lane;
+mod lanes;
 mod leased;
 mod locked;
 

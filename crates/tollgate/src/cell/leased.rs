@@ -25,7 +25,7 @@ use tollgate_core::{
 };
 
 use super::atomic::AtomicCell;
-use super::lane::{self, Filled, Lane};
+use super::lanes::{Filled, Lanes};
 use super::{Cell, Retuned, Taken};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -33,64 +33,43 @@ use crate::sync::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct LeasedCell {
     bucket: AtomicCell<TokenBucket>,
-    /// Their number is a power of two.
-    lanes: Box<[Lane]>,
+    lanes: Lanes,
     /// The most that a lane may hold. Changes with the quota, while the lanes are shut.
     lease: AtomicU64,
+    /// From how many tokens in the bucket on leases are made.
+    plenty: AtomicU64,
 }
 
 impl LeasedCell {
     /// With the bucket as it is by now.
     fn sharded(&self, bucket: TokenBucket) -> Sharded {
-        Sharded::of(bucket, self.lanes.len() as u64, self.lease.load(Ordering::Relaxed))
+        Sharded::of(bucket, self.lanes.count(), self.lease.load(Ordering::Relaxed))
     }
 
-    /// What lies in lanes and is not in anybody's hand.
-    fn leased(&self) -> u64 {
-        self.lanes.iter().map(Lane::tokens).sum()
-    }
-
-    /// The share of the bucket that one lease may take: so many can be made before half of it is gone.
-    fn share(&self) -> u64 {
-        2 * self.lanes.len() as u64
-    }
-
-    /// From how many tokens in the bucket on leases are made.
-    fn plenty(&self) -> u64 {
-        match self.lease.load(Ordering::Relaxed) {
-            0 => u64::MAX,
-            _ => self.share() * Sharded::SMALLEST_LEASE,
-        }
-    }
-
-    fn is_plenty(&self, now: Tick) -> bool {
-        let plenty = self.plenty();
-        let is_plenty = self.bucket.quick(|bucket, level| (None, bucket.remaining(level, now) >= plenty));
-        is_plenty == Some(true)
-    }
-
-    /// What the lane could not answer. Writes to the lane only if there is plenty in the bucket: a refusal writes nothing.
+    /// What the lane and the short way could not answer: there is plenty, or the cell is shut, or more than one is wanted.
     #[inline(never)]
-    fn miss(&self, n: u64, clock: impl Fn() -> Tick) -> Option<bool> {
-        let now = clock();
-        if n == 1
-            && let Some(allowed) = self.bucket.quick_allow_unless(now, self.plenty())
-        {
-            return Some(allowed || self.spend_anywhere(n));
-        }
+    fn the_long_way(&self, n: u64, now: Tick, clock: impl Fn() -> Tick) -> Option<bool> {
+        // Before anything is written: a refusal writes nothing.
         let filled = if self.is_plenty(now) { self.fill_own_lane(n, clock) } else { None };
         match filled {
             Some(Filled::Kept | Filled::Void) => Some(true),
             Some(Filled::Shut) => None,
-            None => self.quick_allow_n(now, n),
+            None if n == 1 => self.quick_allow(now),
+            None => self.quick_take(now, Ask::now(n)).map(|taken| taken.decision.is_allowed()),
         }
+    }
+
+    fn is_plenty(&self, now: Tick) -> bool {
+        let plenty = self.plenty.load(Ordering::Relaxed);
+        let is_plenty = self.bucket.quick(|bucket, level| (None, bucket.remaining(level, now) >= plenty));
+        is_plenty == Some(true)
     }
 
     /// Makes a lease and keeps `n` of it. `None` if none was made.
     fn fill_own_lane(&self, n: u64, clock: impl Fn() -> Tick) -> Option<Filled> {
-        let hold = lane::own(&self.lanes).hold_to_fill()?;
+        let hold = self.lanes.hold_own()?;
         let now = clock(); // only now: see above
-        let (most, share) = (self.lease.load(Ordering::Relaxed), self.share());
+        let (most, share) = (self.lease.load(Ordering::Relaxed), share(self.lanes.count()));
         let tokens = self.bucket.quick(|bucket, level| {
             let tokens = most.min(bucket.remaining(level, now) / share);
             let is_worth_it = tokens >= Sharded::SMALLEST_LEASE && tokens / 2 >= n;
@@ -100,16 +79,16 @@ impl LeasedCell {
         })??;
         Some(hold.fill(tokens, n))
     }
+}
 
-    fn quick_allow_n(&self, now: Tick, n: u64) -> Option<bool> {
-        let taken = self.quick_take(now, Ask::now(n))?;
-        Some(taken.decision.is_allowed())
-    }
+/// A lease takes no more than this part of the bucket: when every lane has been filled, half of it is still there.
+fn share(lanes: u64) -> u64 {
+    2 * lanes
+}
 
-    /// Takes `n` out of any lane that has them.
-    fn spend_anywhere(&self, n: u64) -> bool {
-        self.lanes.iter().any(|lane| lane.spend(n))
-    }
+/// From how many tokens on leases of so much are made.
+fn plenty(lanes: u64, lease: u64) -> u64 {
+    if lease == 0 { u64::MAX } else { share(lanes) * Sharded::SMALLEST_LEASE }
 }
 
 /// Decides, and makes out the receipt.
@@ -124,19 +103,30 @@ impl Cell<Sharded> for LeasedCell {
     fn new(sharded: Sharded) -> Self {
         Self {
             bucket: AtomicCell::new(sharded.bucket()),
-            lanes: (0..sharded.lanes()).map(|_| Lane::new()).collect(),
+            lanes: Lanes::new(sharded.lanes()),
             lease: AtomicU64::new(sharded.lease()),
+            plenty: AtomicU64::new(plenty(sharded.lanes(), sharded.lease())),
         }
     }
 
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "most of what this cell does, and a handful of instructions")]
     fn quick_lease(&self, n: u64, clock: impl Fn() -> Tick) -> Option<bool> {
-        if lane::own(&self.lanes).spend(n) { Some(true) } else { self.miss(n, clock) }
+        if self.lanes.spend_own(n) {
+            return Some(true);
+        }
+        let now = clock();
+        if n == 1 {
+            let allowed = self.bucket.quick_allow_unless(now, self.plenty.load(Ordering::Relaxed));
+            if let Some(allowed) = allowed {
+                return Some(allowed || self.lanes.spend_any(1));
+            }
+        }
+        self.the_long_way(n, now, clock)
     }
 
     fn quick_allow(&self, now: Tick) -> Option<bool> {
-        Some(self.bucket.quick_allow(now)? || self.spend_anywhere(1))
+        Some(self.bucket.quick_allow(now)? || self.lanes.spend_any(1))
     }
 
     fn quick_check_one(&self, now: Tick) -> Option<Decision> {
@@ -148,7 +138,7 @@ impl Cell<Sharded> for LeasedCell {
     }
 
     fn quick_peek(&self, now: Tick, ask: Ask) -> Option<Decision> {
-        let leased = self.leased();
+        let leased = self.lanes.tokens();
         self.bucket.quick(|bucket, level| {
             let (_, taken) = step(self.sharded(bucket), Stock { level, leased }, now, ask);
             (None, taken.decision)
@@ -157,7 +147,7 @@ impl Cell<Sharded> for LeasedCell {
 
     /// `None` also if something must be taken out of lanes: that needs the limiter's lock.
     fn quick_take(&self, now: Tick, ask: Ask) -> Option<Taken> {
-        let leased = self.leased();
+        let leased = self.lanes.tokens();
         self.bucket.quick(|bucket, level| {
             match step(self.sharded(bucket), Stock { level, leased }, now, ask) {
                 (Some(Draw { leased: 1.., .. }), _) => (None, None),
@@ -167,32 +157,22 @@ impl Cell<Sharded> for LeasedCell {
     }
 
     fn take(&self, now: Tick, ask: Ask) -> Taken {
-        let (mut held, mut leased) = (0_u64, 0); // one bit for each of at most 64 lanes
-        for (index, lane) in self.lanes.iter().enumerate() {
-            if let Some(tokens) = lane.hold_to_take() {
-                held |= 1 << index;
-                leased += tokens;
-            }
-        }
-        let (mut from_lanes, taken) = self.bucket.exclusively(|bucket, level| {
-            let (draw, taken) = step(self.sharded(bucket), Stock { level, leased }, now, ask);
-            (draw.map(|draw| draw.level), (draw.map_or(0, |draw| draw.leased), taken))
-        });
-        let lanes = self.lanes.iter().enumerate();
-        for (_, lane) in lanes.filter(|(index, _)| held >> index & 1 == 1) {
-            from_lanes -= lane.let_go(from_lanes);
-        }
-        taken
+        self.lanes.take(|leased| {
+            self.bucket.exclusively(|bucket, level| {
+                let (draw, taken) = step(self.sharded(bucket), Stock { level, leased }, now, ask);
+                (draw.map(|draw| draw.level), (draw.map_or(0, |draw| draw.leased), taken))
+            })
+        })
     }
 
     fn shut(&self) {
         self.bucket.shut();
-        self.lanes.iter().for_each(Lane::shut);
+        self.lanes.shut();
     }
 
     fn open(&self) {
         self.bucket.open();
-        self.lanes.iter().for_each(Lane::open);
+        self.lanes.open();
     }
 
     fn algorithm(&self) -> Sharded {
@@ -201,7 +181,7 @@ impl Cell<Sharded> for LeasedCell {
 
     fn snapshot(&self) -> (Sharded, Stock) {
         let (_, level) = self.bucket.snapshot();
-        (self.algorithm(), Stock { level, leased: self.leased() })
+        (self.algorithm(), Stock { level, leased: self.lanes.tokens() })
     }
 
     fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64> {
@@ -222,16 +202,17 @@ impl Cell<Sharded> for LeasedCell {
 
     fn retune(&self, now: Tick, quota: Quota) -> Retuned<Sharded> {
         self.shut();
-        let (old, leased) = (self.algorithm(), self.leased());
+        let (old, leased) = (self.algorithm(), self.lanes.tokens());
         let (quota, lease) = old.for_quota(quota);
         // Before the lanes are trimmed: whoever holds one from then on reads the new lease, and what was held before is void.
         self.lease.store(lease, Ordering::Relaxed);
-        self.lanes.iter().for_each(|lane| lane.trim(lease));
+        self.plenty.store(plenty(old.lanes(), lease), Ordering::Relaxed);
+        self.lanes.trim(lease);
         let retuned = self.bucket.retune(now, quota);
         let (_, old_level) = retuned.old;
         let (bucket, level) = retuned.new;
         let old = (old, Stock { level: old_level, leased });
-        let new = (Sharded::of(bucket, old.0.lanes(), lease), Stock { level, leased: self.leased() });
+        let new = (Sharded::of(bucket, old.0.lanes(), lease), Stock { level, leased: self.lanes.tokens() });
         Retuned { now, old, new }
     }
 }

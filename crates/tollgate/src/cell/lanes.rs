@@ -1,0 +1,278 @@
+//! Lanes: tokens that were leased from the bucket and lie ready to be spent.
+//!
+//! A lane is one word: the tokens, and three flags. Whoever *holds* a lane has it to itself; nobody waits for a held lane, and
+//! others go to the bucket meanwhile. There are three reasons to hold one:
+//!
+//! * to fill it, when it is empty (`0` → `HELD` → the lease);
+//! * to note that it is empty (`0` → `HELD` → `0`);
+//! * to take from several lanes at once (`v` → `HELD | v` → the rest), for the holder of the limiter's lock.
+//!
+//! The lane's allowance is in use from the moment it is held, so that what lies in a lane and what its holder has in hand
+//! for it never come to more than one lease.
+//!
+//! One more word says which lanes may hold something, so that a refusal need not look into each. Only whoever holds a lane
+//! changes its bit: set before the lease is laid down, cleared only while the lane is empty.
+
+use super::atomic::Lines;
+use crate::sync::{AtomicU64, Ordering, next_ticket, thread_local};
+
+/// Somebody has the lane to itself.
+const HELD: u64 = 1 << 63;
+/// The cell is shut: only the holder of the limiter's lock may take something.
+const SHUT: u64 = 1 << 62;
+/// The quota changed while the lane was held for filling: the new one may not allow for so large a lease.
+const VOID: u64 = 1 << 61;
+const TOKENS: u64 = VOID - 1;
+
+/// At most 64 lanes, and which of them may hold something.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    /// Their number is a power of two.
+    lanes: Box<[Lane]>,
+    /// A bit for each lane.
+    filled: Lines<AtomicU64>,
+}
+
+/// A word of its own, for whoever sits here.
+#[derive(Debug)]
+struct Lane(Lines<AtomicU64>);
+
+thread_local! {
+    /// Where this thread sits; taken modulo the number of lanes.
+    static SEAT: u64 = next_ticket();
+}
+
+impl Lanes {
+    /// Empty lanes; `count` is a power of two.
+    pub(super) fn new(count: u64) -> Self {
+        let lanes = (0..count).map(|_| Lane(Lines(AtomicU64::new(0)))).collect();
+        Self { lanes, filled: Lines(AtomicU64::new(0)) }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.lanes.len() as u64
+    }
+
+    /// The lane of this thread.
+    #[inline]
+    fn own(&self) -> usize {
+        let seat = SEAT.with(|seat| *seat) as usize;
+        seat & (self.lanes.len() - 1)
+    }
+
+    /// Takes `n` out of this thread's lane, if they are there.
+    #[inline]
+    pub(super) fn spend_own(&self, n: u64) -> bool {
+        self.lanes[self.own()].spend(n)
+    }
+
+    /// Takes `n` out of any one lane that has them. Writes nothing if all are known to be empty.
+    #[inline]
+    pub(super) fn spend_any(&self, n: u64) -> bool {
+        // Acquire, here and below: who is told that a lane was filled finds it so.
+        self.filled.0.load(Ordering::Acquire) != 0 && self.spend_any_filled(n)
+    }
+
+    #[cold]
+    fn spend_any_filled(&self, n: u64) -> bool {
+        self.filled().any(|index| self.lanes[index].spend(n) || self.note_if_empty(index))
+    }
+
+    /// Clears the bit of a lane that is empty. Always false: nothing was had.
+    fn note_if_empty(&self, index: usize) -> bool {
+        if let Some(_hold) = self.hold(index) {
+            self.filled.0.fetch_and(!(1 << index), Ordering::AcqRel);
+        }
+        false
+    }
+
+    /// What lies in lanes and is not in anybody's hand.
+    pub(super) fn tokens(&self) -> u64 {
+        self.filled().map(|index| self.lanes[index].tokens()).sum()
+    }
+
+    /// The lanes that may hold something.
+    fn filled(&self) -> impl Iterator<Item = usize> {
+        bits(self.filled.0.load(Ordering::Acquire))
+    }
+
+    /// Holds this thread's lane if it is empty and open.
+    pub(super) fn hold_own(&self) -> Option<Hold<'_>> {
+        self.hold(self.own())
+    }
+
+    fn hold(&self, index: usize) -> Option<Hold<'_>> {
+        self.lanes[index].hold_if_empty().then_some(Hold { lanes: self, index })
+    }
+
+    /// Takes from all lanes together as much as `decide` says when it is told how much there is. For the holder of the limiter's
+    /// lock.
+    pub(super) fn take<T>(&self, decide: impl FnOnce(u64) -> (u64, T)) -> T {
+        let (mut held, mut tokens) = (0_u64, 0);
+        for index in self.filled() {
+            if let Some(more) = self.lanes[index].hold_to_take() {
+                held |= 1 << index;
+                tokens += more;
+            }
+        }
+        let (mut wanted, answer) = decide(tokens);
+        for index in bits(held) {
+            wanted -= self.lanes[index].let_go(wanted);
+        }
+        answer
+    }
+
+    pub(super) fn shut(&self) {
+        for lane in &self.lanes {
+            lane.word().fetch_or(SHUT, Ordering::AcqRel);
+        }
+    }
+
+    pub(super) fn open(&self) {
+        for lane in &self.lanes {
+            if lane.word().load(Ordering::Relaxed) & SHUT != 0 {
+                lane.word().fetch_and(!SHUT, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// Leaves at most `most` in each lane, now and when whoever is filling one comes back. They are shut.
+    pub(super) fn trim(&self, most: u64) {
+        for lane in &self.lanes {
+            lane.trim(most);
+        }
+    }
+}
+
+/// The numbers of the bits that are set.
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = mask.trailing_zeros();
+        mask &= mask.checked_sub(1)?;
+        Some(lowest as usize)
+    })
+}
+
+/// What became of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// It lies in the lane, less the part that was kept.
+    Kept,
+    /// The cell was shut meanwhile: all of it lies in the lane, for those who wait.
+    Shut,
+    /// The quota changed meanwhile: all but the part that was kept is lost.
+    Void,
+}
+
+impl Lane {
+    fn word(&self) -> &AtomicU64 {
+        &self.0.0
+    }
+
+    /// Takes `n` if they are there for everybody.
+    #[inline]
+    fn spend(&self, n: u64) -> bool {
+        let mut seen = self.word().load(Ordering::Relaxed);
+        while n <= seen && seen <= TOKENS {
+            // Acquire: whatever the one who leased them had seen counts as seen.
+            let swapped =
+                self.word().compare_exchange_weak(seen, seen - n, Ordering::Acquire, Ordering::Relaxed);
+            match swapped {
+                Ok(_) => return true,
+                Err(other) => seen = other,
+            }
+        }
+        false
+    }
+
+    /// What lies here and is not in anybody's hand.
+    #[inline]
+    fn tokens(&self) -> u64 {
+        match self.word().load(Ordering::Relaxed) {
+            seen if seen & HELD == 0 => seen & TOKENS,
+            _ => 0,
+        }
+    }
+
+    /// Holds the lane if it is empty and open.
+    fn hold_if_empty(&self) -> bool {
+        // The load spares others a write where there is nothing to hold. AcqRel, because what is done with the lane in hand
+        // must not seem to happen before it was.
+        let is_empty = self.word().load(Ordering::Relaxed) == 0;
+        is_empty && self.word().compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Holds the lane if something lies here; how much.
+    fn hold_to_take(&self) -> Option<u64> {
+        let mut seen = self.word().load(Ordering::Relaxed);
+        while seen & HELD == 0 && seen & TOKENS > 0 {
+            match self.word().compare_exchange(seen, seen | HELD, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Some(seen & TOKENS),
+                Err(other) => seen = other,
+            }
+        }
+        None
+    }
+
+    /// Takes up to `most` of a lane that is held to take from, and lets go of it; how much.
+    fn let_go(&self, most: u64) -> u64 {
+        let n = most.min(self.word().load(Ordering::Relaxed) & TOKENS);
+        self.word().fetch_sub(HELD + n, Ordering::AcqRel);
+        n
+    }
+
+    /// Leaves at most `most` in a lane that is shut, now and when whoever fills it comes back.
+    fn trim(&self, most: u64) {
+        let mut seen = self.word().load(Ordering::Relaxed);
+        loop {
+            let next = if seen & HELD == 0 { SHUT | (seen & TOKENS).min(most) } else { seen | VOID };
+            match self.word().compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => seen = other,
+            }
+        }
+    }
+}
+
+/// An empty lane in hand. Dropped without a lease, also by a panic, it is empty again.
+#[derive(Debug)]
+pub(super) struct Hold<'a> {
+    lanes: &'a Lanes,
+    index: usize,
+}
+
+impl Hold<'_> {
+    /// Lets go of the lane with a lease of `tokens` in it, keeping `n` of them.
+    pub(super) fn fill(self, tokens: u64, n: u64) -> Filled {
+        let (filled, bit) = (&self.lanes.filled.0, 1 << self.index);
+        if filled.load(Ordering::Relaxed) & bit == 0 {
+            filled.fetch_or(bit, Ordering::AcqRel);
+        }
+        let word = self.word();
+        std::mem::forget(self);
+        let mut seen = HELD;
+        loop {
+            let (next, filled) = match seen & (SHUT | VOID) {
+                0 => (tokens - n, Filled::Kept),
+                SHUT => (SHUT | tokens, Filled::Shut),
+                flags => (flags & SHUT, Filled::Void),
+            };
+            match word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return filled,
+                Err(other) => seen = other,
+            }
+        }
+    }
+}
+
+impl<'a> Hold<'a> {
+    fn word(&self) -> &'a AtomicU64 {
+        self.lanes.lanes[self.index].word()
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.word().fetch_and(SHUT, Ordering::AcqRel);
+    }
+}
