@@ -171,12 +171,12 @@ impl<C: Curve> AtomicCell<C> {
         )
     }
 
-    /// [`quick_allow`](Cell::quick_allow), but `None` also if that would leave `plenty` behind.
+    /// [`quick_allow`](Cell::quick_allow), but `None` also if the level lies `plenty` below the brink.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "as for `one`")]
     pub(super) fn quick_allow_unless(&self, now: Tick, plenty: u64) -> Option<bool> {
         self.one(now, |_, band, start| match band.brink.checked_sub(start) {
-            Some(left) => (left < band.size.saturating_mul(plenty)).then_some(true),
+            Some(left) => (left < plenty).then_some(true),
             None => Some(false),
         })
     }

@@ -36,7 +36,7 @@ pub struct LeasedCell {
     lanes: Lanes,
     /// The most that a lane may hold. Changes with the quota, while the lanes are shut.
     lease: AtomicU64,
-    /// From how many tokens in the bucket on leases are made.
+    /// How much must be left in the bucket, in its units, for leases to be made.
     plenty: AtomicU64,
 }
 
@@ -61,8 +61,11 @@ impl LeasedCell {
 
     fn is_plenty(&self, now: Tick) -> bool {
         let plenty = self.plenty.load(Ordering::Relaxed);
-        let is_plenty = self.bucket.quick(|bucket, level| (None, bucket.remaining(level, now) >= plenty));
-        is_plenty == Some(true)
+        let left = self.bucket.quick(|bucket, level| {
+            let band = bucket.band(now, 1);
+            (None, band.brink.saturating_sub(level.max(band.floor)))
+        });
+        left.is_some_and(|left| left >= plenty)
     }
 
     /// Makes a lease and keeps `n` of it. `None` if none was made.
@@ -86,9 +89,10 @@ fn share(lanes: u64) -> u64 {
     2 * lanes
 }
 
-/// From how many tokens on leases of so much are made.
-fn plenty(lanes: u64, lease: u64) -> u64 {
-    if lease == 0 { u64::MAX } else { share(lanes) * Sharded::SMALLEST_LEASE }
+/// What must be left for leases to be made: enough for one that is worth it.
+fn plenty(sharded: &Sharded) -> u64 {
+    let tokens = share(sharded.lanes()) * Sharded::SMALLEST_LEASE;
+    if sharded.lease() == 0 { u64::MAX } else { sharded.bucket().unit().saturating_mul(tokens) }
 }
 
 /// Decides, and makes out the receipt.
@@ -105,7 +109,7 @@ impl Cell<Sharded> for LeasedCell {
             bucket: AtomicCell::new(sharded.bucket()),
             lanes: Lanes::new(sharded.lanes()),
             lease: AtomicU64::new(sharded.lease()),
-            plenty: AtomicU64::new(plenty(sharded.lanes(), sharded.lease())),
+            plenty: AtomicU64::new(plenty(&sharded)),
         }
     }
 
@@ -206,13 +210,13 @@ impl Cell<Sharded> for LeasedCell {
         let (quota, lease) = old.for_quota(quota);
         // Before the lanes are trimmed: whoever holds one from then on reads the new lease, and what was held before is void.
         self.lease.store(lease, Ordering::Relaxed);
-        self.plenty.store(plenty(old.lanes(), lease), Ordering::Relaxed);
         self.lanes.trim(lease);
         let retuned = self.bucket.retune(now, quota);
         let (_, old_level) = retuned.old;
         let (bucket, level) = retuned.new;
         let old = (old, Stock { level: old_level, leased });
-        let new = (Sharded::of(bucket, old.0.lanes(), lease), Stock { level, leased: self.lanes.tokens() });
+        let new = (self.sharded(bucket), Stock { level, leased: self.lanes.tokens() });
+        self.plenty.store(plenty(&new.0), Ordering::Relaxed);
         Retuned { now, old, new }
     }
 }
