@@ -102,7 +102,7 @@ impl Lanes {
     }
 
     fn hold(&self, index: usize) -> Option<Hold<'_>> {
-        self.lanes[index].hold_if_empty().then_some(Hold { lanes: self, index })
+        self.lanes[index].hold_if_empty().then(|| Hold { lanes: self, index })
     }
 
     /// Takes from all lanes together as much as `decide` says when it is told how much there is. For the holder of the limiter's
