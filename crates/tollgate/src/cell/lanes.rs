@@ -276,3 +276,127 @@ impl Drop for Hold<'_> {
         self.word().fetch_and(SHUT, Ordering::AcqRel);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// One lane with a lease of eight, of which one was kept.
+    fn filled() -> Lanes {
+        let lanes = Lanes::new(1);
+        assert_eq!(lanes.hold_own().expect("it is empty").fill(8, 1), Filled::Kept);
+        lanes
+    }
+
+    #[test]
+    fn a_lane_is_filled_only_when_it_is_empty_and_in_nobodys_hand() {
+        let lanes = filled();
+        assert!(lanes.hold_own().is_none());
+        assert_eq!(lanes.tokens(), 7, "and whoever tried took nothing");
+        assert!((0..7).all(|_| lanes.spend_own(1)) && !lanes.spend_own(1));
+        let hold = lanes.hold_own().expect("it is empty");
+        assert!(lanes.hold_own().is_none() && !lanes.spend_any(1));
+        drop(hold);
+        assert!(lanes.hold_own().is_some(), "empty as before");
+    }
+
+    #[test]
+    fn what_is_held_to_take_is_for_nobody_else() {
+        let lanes = filled();
+        let seen = lanes.take(|tokens| {
+            assert!(!lanes.spend_own(1) && lanes.hold_own().is_none());
+            assert_eq!(lanes.take(|others| (0, others)), 0);
+            (3, tokens)
+        });
+        assert_eq!((seen, lanes.tokens()), (7, 4));
+    }
+
+    #[test]
+    fn an_empty_lane_is_looked_into_once() {
+        let lanes = filled();
+        assert!(lanes.spend_any(7) && !lanes.spend_any(1));
+        assert_eq!(lanes.filled().count(), 0);
+        assert_eq!(lanes.hold_own().expect("it is empty").fill(8, 0), Filled::Kept);
+        assert!(lanes.spend_any(8), "and again when it was filled");
+    }
+
+    #[test]
+    fn a_shut_lane_serves_those_with_the_lock() {
+        let lanes = filled();
+        lanes.shut();
+        assert!(!lanes.spend_own(1) && !lanes.spend_any(1) && lanes.hold_own().is_none());
+        assert_eq!(lanes.take(|tokens| (2, tokens)), 7);
+        lanes.open();
+        assert!(lanes.spend_own(5) && lanes.hold_own().is_some());
+    }
+
+    #[test]
+    fn a_lease_that_finds_the_lane_shut_is_laid_down_whole() {
+        let lanes = Lanes::new(1);
+        let hold = lanes.hold_own().expect("it is empty");
+        lanes.shut();
+        assert_eq!(hold.fill(8, 1), Filled::Shut);
+        assert_eq!(lanes.take(|tokens| (8, tokens)), 8);
+        assert!(lanes.hold_own().is_none(), "still shut");
+    }
+
+    #[test]
+    fn a_new_quota_trims_what_lies_there_and_what_is_on_its_way() {
+        let lanes = filled();
+        lanes.shut();
+        lanes.trim(5);
+        lanes.open();
+        assert!(lanes.spend_own(5) && !lanes.spend_own(1));
+        let hold = lanes.hold_own().expect("it is empty");
+        lanes.shut();
+        lanes.trim(5);
+        lanes.open();
+        assert_eq!(hold.fill(8, 1), Filled::Void);
+        assert_eq!(lanes.tokens(), 0);
+        assert!(lanes.hold_own().is_some(), "and the lane is of use again");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn fill_and_trim_keep_no_old_lease() {
+        loom::model(|| {
+            let (lanes, lease) = (Arc::new(Lanes::new(1)), Arc::new(AtomicU64::new(8)));
+            let (others, other) = (Arc::clone(&lanes), Arc::clone(&lease));
+            let thread = loom::thread::spawn(move || {
+                if let Some(hold) = others.hold_own() {
+                    hold.fill(other.load(Ordering::Relaxed), 1);
+                }
+            });
+            lanes.shut();
+            lease.store(3, Ordering::Relaxed);
+            lanes.trim(3);
+            lanes.open();
+            assert!(lanes.tokens() <= 3);
+            thread.join().unwrap();
+            assert!(lanes.tokens() <= 3, "{}", lanes.tokens());
+        });
+    }
+
+    #[test]
+    fn fill_and_note_hide_nothing() {
+        loom::model(|| {
+            let lanes = Arc::new(Lanes::new(1));
+            assert_eq!(lanes.hold_own().expect("it is empty").fill(2, 1), Filled::Kept);
+            let others = Arc::clone(&lanes);
+            let thread = loom::thread::spawn(move || {
+                let spent = u64::from(others.spend_own(1));
+                let filled = others.hold_own().is_some_and(|hold| hold.fill(2, 1) == Filled::Kept);
+                (spent, if filled { 1 } else { 0 })
+            });
+            let spent = u64::from(lanes.spend_any(1)) + u64::from(lanes.spend_any(1));
+            let (other, more) = thread.join().unwrap();
+            assert_eq!(spent + other + lanes.tokens(), 1 + more);
+        });
+    }
+}
