@@ -6,8 +6,8 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -148,39 +148,56 @@ fn a_new_quota_is_no_free_burst() {
     let (limiter, clock) = thirty_in_a_lane();
     limiter.set_quota(Quota::per_second(1_000).burst(500)); // leases of 15
     assert_eq!(limiter.remaining(), 15, "no more than the lane may hold now");
+    assert!((0..15).all(|_| limiter.allow()) && !limiter.allow());
+    clock.advance(Duration::from_secs(60));
+    assert!(limiter.allow());
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(limiter.remaining(), 470 + 14, "and no more than it may ever hold from now on");
+    assert!(limiter.allow_n(469));
     limiter.set_quota(Quota::per_second(1_000).burst(2_000)); // leases of 62
     assert_eq!((limiter.remaining(), limiter.peek().limit()), (15, 2_000 - 124));
     clock.advance(Duration::from_secs(60));
-    assert_eq!(limiter.remaining(), 2_000 - 124 + 15);
-    assert!((0..15).all(|_| limiter.allow()) && limiter.allow());
+    assert_eq!(limiter.remaining(), 2_000 - 124 + 14, "one of them was in the bucket");
+    assert!((0..14).all(|_| limiter.allow()) && limiter.allow());
     limiter.set_quota(Quota::UNLIMITED);
     assert!((0..10_000).all(|_| limiter.allow()));
     limiter.set_quota(Quota::per_second(1).burst(2));
     assert_eq!((0..10).filter(|_| limiter.allow()).count(), 2);
 }
 
-/// A clock that goes on by ten seconds whenever it is read.
+/// A clock that asks the limiter while it is read for the second time.
 #[derive(Clone, Debug, Default)]
-struct Hasty {
-    now: ManualClock,
+struct Nosy {
+    limiter: Arc<OnceLock<Limiter<Sharded, Nosy>>>,
+    readings: Arc<AtomicU64>,
+    /// What there would be an hour later, as it looked in between.
+    later: Arc<AtomicU64>,
 }
 
-impl Clock for Hasty {
+const HOUR: Tick = Tick::from_nanos(3_600_000_000_000);
+
+impl Clock for Nosy {
     fn now(&self) -> Tick {
-        self.now.advance(Duration::from_secs(10));
-        self.now.now()
+        if self.readings.fetch_add(1, Ordering::SeqCst) == 1 {
+            let limiter = self.limiter.get().expect("it was built");
+            assert!(limiter.allow());
+            self.later.store(limiter.peek_n_at(0, HOUR).remaining(), Ordering::SeqCst);
+        }
+        Tick::ZERO
     }
 }
 
-/// By a reading from before, more could be leased than the reserve is for: whatever time gave since would come on top.
+/// A reading from before would not do: when the lane comes to hand, the reserve may be in use for what others leased since.
 #[test]
 fn a_lease_is_made_by_a_reading_with_the_lane_in_hand() {
-    let clock = Hasty::default();
+    let clock = Nosy::default();
     let quota = Quota::per_second(1_000).burst(1_000);
-    let limiter =
-        Limiter::builder(quota).algorithm(|quota| Sharded::new(quota, LANES)).clock(clock.clone()).build();
+    let builder = Limiter::builder(quota).algorithm(|quota| Sharded::new(quota, LANES));
+    let limiter = builder.clock(clock.clone()).build();
+    clock.limiter.set(limiter.clone()).expect("only once");
     assert!(limiter.allow());
-    assert_eq!(limiter.peek_n_at(0, clock.now.now()).remaining(), 937);
+    assert_eq!(clock.later.load(Ordering::SeqCst), 938, "nobody else could fill the lane");
+    assert_eq!(limiter.peek_n_at(0, HOUR).remaining(), 938 + 30, "now it is filled");
 }
 
 /// A clock that panics when told to.

@@ -137,7 +137,7 @@ fn fill_idle_burst(
     threads: usize,
     allow: impl Fn(usize) -> bool + Sync,
 ) -> Excess {
-    let full = quota.period().mul_f64(quota.burst_size() as f64 / quota.count() as f64);
+    let full = quota.period() * quota.burst_size() as u32 / quota.count() as u32;
     let enough = 2 * quota.burst_size() as usize / threads;
     let mut history = Vec::new();
     for _ in 0..4 {
