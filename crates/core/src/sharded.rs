@@ -75,7 +75,9 @@ impl Sharded {
         Self { bucket: TokenBucket::new(reserved(quota, lanes, lease)), lanes, lease }
     }
 
-    /// A bucket that has come so far, with so many lanes of at most `lease` each.
+    /// Puts together again what a cell keeps in pieces: a bucket that has come so far, and so many lanes of at most `lease` each.
+    /// Only [`new`](Self::new) and [`for_quota`](Self::for_quota) know which of those go together.
+    #[doc(hidden)]
     pub const fn of(bucket: TokenBucket, lanes: u64, lease: u64) -> Self {
         Self { bucket, lanes, lease }
     }

@@ -43,8 +43,9 @@ thread_local! {
 }
 
 impl Lanes {
-    /// Empty lanes; `count` is a power of two.
+    /// Empty lanes; `count` is a power of two, up to 64.
     pub(super) fn new(count: u64) -> Self {
+        debug_assert!(count.is_power_of_two() && count <= 64);
         let lanes = (0..count).map(|_| Lane(Lines(AtomicU64::new(0)))).collect();
         Self { lanes, filled: Lines(AtomicU64::new(0)) }
     }

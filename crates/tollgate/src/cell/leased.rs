@@ -1,17 +1,19 @@
 //! A token bucket for many threads: most of them spend from lanes of their own.
 //!
-//! The bucket is one atomic word as everywhere. A thread that finds its lane empty, and plenty in the bucket, takes a block of tokens
-//! at once, a *lease* of at most `lease` tokens, and lays what it does not need into its lane. Whoever spends from a lane touches
-//! nothing but that lane, and needs no clock. Nearer to the limit leases shrink, down to none at all: then this is
-//! the plain word. Before anybody is refused, whatever lies in any lane is taken.
+//! The bucket is one atomic word as everywhere. A thread that finds its lane empty, and plenty in the bucket, takes a block
+//! of tokens at once, a *lease* of at most `lease` tokens, and lays what it does not need into its lane. Whoever spends from
+//! a lane touches nothing but that lane, and needs no clock. Nearer to the limit leases shrink, down to none at all: then
+//! this is the plain word. Before anybody is refused, whatever lies in any lane is taken: one lane at a time without a lock
+//! where that is enough, all of them together by the holder of the limiter's lock where it is not.
 //!
-//! Why the bound holds. The bucket is `burst - lanes · lease` deep. A token that leaves it was taken by a caller with a reading
-//! of the clock; call that the token's reading. Take the calls that begin and end between s and e. The tokens with a reading
-//! from s to e are at most `burst - lanes · lease + rate · (e - s)`: that is the word's own bound (`level.rs` in tollgate-core).
-//! A token with an earlier reading was not taken by one of these calls, so it came through a lane; whoever laid it there held
-//! the lane *before* it read the clock, so that at s the token lay in a lane or was in the hand of its holder: there is room for
-//! `lanes · lease` of those. Together `burst + rate · (e - s)`, whoever shares a lane, steals or is delayed. A clock that may
-//! step back by d makes readings that much too early: then spans of T hold at most `burst + rate · (T + d)`.
+//! Why the bound holds. The bucket is `burst - lanes · lease` deep. A token that leaves it was taken by a caller with a
+//! reading of the clock; call that the token's reading. Take the calls that begin and end between s and e. The tokens with a
+//! reading from s to e are at most `burst - lanes · lease + rate · (e - s)`: that is the word's own bound (`level.rs` in
+//! tollgate-core). A token with an earlier reading was not taken out of the bucket by one of these calls, so it came through
+//! a lane; whoever laid it there held the lane *before* it read the clock, so that at s the token lay in a lane or was in the
+//! hand of its holder: there is room for `lanes · lease` of those (`lanes.rs`). Together `burst + rate · (e - s)`, whoever
+//! shares a lane, steals or is delayed. A clock that may step back by d makes readings that much too early: then spans of T
+//! hold at most `burst + rate · (T + d)`.
 //!
 //! This is why a lane is never filled at a time that the caller names: it might have been read before the lane was held. The
 //! verbs that are given the time use the bucket, and the lanes only before they refuse.
