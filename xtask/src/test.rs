@@ -43,7 +43,7 @@ fn target() -> PathBuf {
 
 fn loom(report: &mut Report) -> Result<(), Failure> {
     // Its own directory: the other flags would make cargo rebuild everything, here and again in the next run.
-    let mut loom = command("cargo test -p tollgate --release --test loom --target-dir");
+    let mut loom = command("cargo test -p tollgate --release --lib --test loom --target-dir");
     loom.arg(target().join("loom")).env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3");
     report.step("loom", &mut loom)
 }

@@ -70,6 +70,12 @@ impl Decision {
         Self::new(Verdict::Deny, limit, 0, wait_ns, wait_ns)
     }
 
+    /// The same with `more` left.
+    #[inline]
+    pub(crate) const fn with_more(self, more: u64) -> Self {
+        Self { remaining: self.remaining.saturating_add(more), ..self }
+    }
+
     /// What was decided.
     #[inline]
     pub const fn verdict(&self) -> Verdict {

@@ -19,6 +19,7 @@
 //! | algorithm | what it promises | state |
 //! | --- | --- | --- |
 //! | [`TokenBucket`] | in any span T at most burst + rate·T | one word |
+//! | [`Sharded`] | the same, for many threads that share it | one word, and tokens on lease |
 //! | [`LeakyBucket`] | even spacing; refuses (meter) or delays (queue) | one word |
 //! | [`FixedWindow`] | at most n in an aligned window, 2n across a boundary | one word |
 //! | [`PacedWindow`] | at most n in an aligned window, released evenly | one word |
@@ -41,6 +42,7 @@ mod level;
 mod paced_window;
 mod quota;
 mod refill;
+mod sharded;
 mod sliding_counter;
 mod sliding_log;
 mod sub_windows;
@@ -57,6 +59,7 @@ pub use leaky_bucket::LeakyBucket;
 pub use level::{Band, CLOSED, CURVE_WORDS, Curve};
 pub use paced_window::PacedWindow;
 pub use quota::{Quota, QuotaError};
+pub use sharded::{Draw, Sharded, Stock};
 pub use sliding_counter::{Counts, SlidingCounter};
 pub use sliding_log::{Log, LogChange, SlidingLog};
 pub use sub_windows::{Parts, PartsChange, SubWindows};

@@ -2,17 +2,20 @@
 
 mod any;
 mod atomic;
+mod lanes;
+mod leased;
 mod locked;
 
 use std::fmt;
 
 use tollgate_core::{
     Algorithm, AnyAlgorithm, Ask, Claim, Decision, FixedWindow, GiveBack, LeakyBucket, PacedWindow, Quota,
-    SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket,
+    Sharded, SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket,
 };
 
 pub use any::AnyCell;
 pub use atomic::AtomicCell;
+pub use leased::LeasedCell;
 pub use locked::LockedCell;
 
 /// A decision that was carried out, and its receipt if something was taken.
@@ -31,6 +34,15 @@ pub struct Taken {
 pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
     /// A fresh state.
     fn new(algorithm: A) -> Self;
+
+    /// Takes `n` if they may go ahead now, by a `clock` that need not be read if they come out of a lease; whether they may. Cells
+    /// without leases answer `None`.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "nothing at all, for most cells")]
+    fn quick_lease(&self, n: u64, clock: impl Fn() -> Tick) -> Option<bool> {
+        let _ = (n, clock);
+        None
+    }
 
     /// Takes one if it may go ahead now; whether it may. Also `None` if [`quick_take`](Self::quick_take) must decide.
     fn quick_allow(&self, now: Tick) -> Option<bool>;
@@ -110,4 +122,8 @@ held_in!(LockedCell: SlidingLog, SlidingCounter, SubWindows);
 
 impl Held for AnyAlgorithm {
     type Cell = AnyCell;
+}
+
+impl Held for Sharded {
+    type Cell = LeasedCell;
 }

@@ -11,7 +11,8 @@
 //!
 //! - [`Limiter`]: one state; [`allow`](Limiter::allow), [`check`](Limiter::check), [`reserve_n`](Limiter::reserve_n),
 //!   [`wait`](Limiter::wait).
-//! - [`Quota`] and the algorithms come from `tollgate-core`; choose one with [`Builder::kind`].
+//! - [`Quota`] and the algorithms come from `tollgate-core`; choose one with [`Builder::kind`]. For a state
+//!   that many threads hit at once: [`Builder::sharded`].
 //! - [`ManualClock`] makes tests of hours run in microseconds.
 //! - [`Sometimes`]: a log line now and then.
 //!
@@ -44,7 +45,7 @@ pub use sometimes::Sometimes;
 pub use timer::{ThreadTimer, Timer};
 pub use tollgate_core::{
     Algorithm, AnyAlgorithm, Ask, Decision, FixedWindow, Kind, LeakyBucket, PacedWindow, Quota, QuotaError,
-    SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket, UnknownKind, Verdict,
+    Sharded, SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket, UnknownKind, Verdict,
 };
 pub use wait::{Wait, WaitError};
 

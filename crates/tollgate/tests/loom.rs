@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use loom::future::block_on;
 use loom::thread;
-use tollgate::{Clock, KeyedLimiter, Limiter, Quota, Tick, Timer, TokenBucket, WaitError};
+use tollgate::{Clock, KeyedLimiter, Limiter, Quota, Sharded, Tick, Timer, TokenBucket, WaitError};
 
 /// A clock that stands still, and a timer that rings when told to.
 #[derive(Clone, Debug, Default)]
@@ -241,6 +241,126 @@ fn two_waiters_and_the_timer() {
             assert_eq!(thread.join().unwrap(), Ok(()));
         }
         assert_eq!((limiter.waiting(), left(&limiter)), (0, 0));
+    });
+}
+
+type Lanes = Limiter<Sharded, Still>;
+
+/// A bucket of 120 for each lane, with leases of 8. It is never full again within a model, so that nothing is lost to time.
+fn sharded(lanes: u64) -> Lanes {
+    let quota = per_hour(128 * lanes);
+    Limiter::builder(quota).algorithm(|quota| Sharded::new(quota, lanes)).clock(Still::default()).build()
+}
+
+fn left_in_all(limiter: &Lanes) -> u64 {
+    limiter.peek_n_at(0, at(0)).remaining()
+}
+
+/// Leaves `tokens` in the lane of this thread, at most seven, and none in the bucket.
+fn leave_in_lane(limiter: &Lanes, tokens: usize) {
+    assert!((tokens..8).all(|_| limiter.allow()));
+    assert!(limiter.allow_n_at(left_in_all(limiter) - tokens as u64, at(0)));
+}
+
+#[test]
+fn spend_and_spend_share_a_lane() {
+    loom::model(|| {
+        let limiter = sharded(1);
+        leave_in_lane(&limiter, 1);
+        let other = limiter.clone();
+        let thread = thread::spawn(move || usize::from(other.allow()));
+        let here = usize::from(limiter.allow());
+        assert_eq!(here + thread.join().unwrap(), 1);
+        assert_eq!(left_in_all(&limiter), 0);
+    });
+}
+
+#[test]
+fn spend_and_steal_lose_and_double_nothing() {
+    loom::model(|| {
+        let limiter = sharded(2);
+        leave_in_lane(&limiter, 1);
+        let other = limiter.clone();
+        let thread = thread::spawn(move || usize::from(other.allow())); // from the lane of this one
+        let here = usize::from(limiter.allow());
+        assert_eq!(here + thread.join().unwrap(), 1);
+        assert_eq!(left_in_all(&limiter), 0);
+    });
+}
+
+#[test]
+fn spend_and_sweep_lose_and_double_nothing() {
+    loom::model(|| {
+        let limiter = sharded(2);
+        leave_in_lane(&limiter, 2);
+        let other = limiter.clone();
+        let thread = thread::spawn(move || if other.check_n_at(2, at(0)).is_allowed() { 2 } else { 0 });
+        let here = u64::from(limiter.allow());
+        let swept = thread.join().unwrap();
+        // Whoever comes while the other has the lane in hand may be refused; what it had in hand is then still there.
+        assert_eq!(here + swept + left_in_all(&limiter), 2);
+        assert!(here + swept > 0, "one of them was first");
+    });
+}
+
+#[test]
+fn fill_and_fill_never_exceed_the_reserve() {
+    loom::model(|| {
+        let limiter = sharded(1);
+        let other = limiter.clone();
+        let thread = thread::spawn(move || other.allow());
+        assert!(limiter.allow());
+        assert!(thread.join().unwrap());
+        assert_eq!(left_in_all(&limiter), 118);
+        // In a week the bucket is full again. With what lies in the lane that may be the burst, and not more.
+        let later = Tick::ZERO + Duration::from_secs(7 * 86_400);
+        let most = limiter.peek_n_at(0, later).remaining();
+        assert!((121..=128).contains(&most), "{most}");
+    });
+}
+
+#[test]
+fn fill_and_sweep_lose_nothing() {
+    loom::model(|| {
+        let limiter = sharded(1);
+        let other = limiter.clone();
+        let thread = thread::spawn(move || u64::from(other.allow()));
+        let swept = if limiter.check_n_at(119, at(0)).is_allowed() { 119 } else { 0 };
+        let admitted = swept + thread.join().unwrap();
+        assert_eq!(admitted + left_in_all(&limiter), 120);
+    });
+}
+
+#[test]
+fn fill_and_wait_leave_nobody_behind() {
+    loom::model(|| {
+        let limiter = sharded(1);
+        let other = limiter.clone();
+        let thread = thread::spawn(move || other.allow());
+        // There is enough for both, whoever comes first and however much of it is just on its way into the lane.
+        let mut wait = Box::pin(limiter.wait_n(119));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut served = wait.as_mut().poll(&mut context).is_ready();
+        let allowed = thread.join().unwrap();
+        served = served || wait.as_mut().poll(&mut context).is_ready();
+        assert!(served && allowed, "served: {served}, allowed: {allowed}");
+        assert_eq!((limiter.waiting(), left_in_all(&limiter)), (0, 0));
+    });
+}
+
+#[test]
+fn spend_and_wait_keep_the_order() {
+    loom::model(|| {
+        let limiter = sharded(1);
+        leave_in_lane(&limiter, 1);
+        let other = limiter.clone();
+        let thread = thread::spawn(move || usize::from(other.allow()));
+        let mut wait = Box::pin(limiter.wait());
+        let mut context = Context::from_waker(Waker::noop());
+        let served = wait.as_mut().poll(&mut context).is_ready();
+        let spent = thread.join().unwrap();
+        assert_eq!(usize::from(served) + spent, 1, "one token, one turn");
+        assert!(served || !limiter.allow(), "nobody slips past who waits");
     });
 }
 

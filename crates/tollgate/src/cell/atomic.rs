@@ -37,7 +37,7 @@ pub struct AtomicCell<C> {
 /// Keeps its content off everybody else's cache lines: two of 64 bytes, because processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Lines<T>(T);
+pub(super) struct Lines<T>(pub(super) T);
 
 #[derive(Debug)]
 struct PackedCurve<C> {
@@ -171,9 +171,19 @@ impl<C: Curve> AtomicCell<C> {
         )
     }
 
+    /// [`quick_allow`](Cell::quick_allow), but `None` also if the level lies `plenty` below the brink.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "as for `one`")]
+    pub(super) fn quick_allow_unless(&self, now: Tick, plenty: u64) -> Option<bool> {
+        self.one(now, |_, band, start| match band.brink.checked_sub(start) {
+            Some(left) => (left < plenty).then_some(true),
+            None => Some(false),
+        })
+    }
+
     /// Updates with any cost; `None` if the cell is shut.
     #[inline]
-    fn quick<T>(&self, decide: impl Fn(C, u64) -> (Option<u64>, T)) -> Option<T> {
+    pub(super) fn quick<T>(&self, decide: impl Fn(C, u64) -> (Option<u64>, T)) -> Option<T> {
         let curve = &self.curve.0;
         loop {
             let version = curve.gate.load(Ordering::Acquire);
@@ -194,7 +204,7 @@ impl<C: Curve> AtomicCell<C> {
     }
 
     /// Updates while nobody else can change the curve, shut or not.
-    fn exclusively<T>(&self, decide: impl Fn(C, u64) -> (Option<u64>, T)) -> T {
+    pub(super) fn exclusively<T>(&self, decide: impl Fn(C, u64) -> (Option<u64>, T)) -> T {
         let curve = self.curve.0.read();
         self.update(|| true, |level| Some(decide(curve, level))).expect("it never gives up")
     }
