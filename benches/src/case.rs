@@ -14,7 +14,7 @@ pub enum Better {
 /// One thing that was measured, for every contender.
 #[derive(Debug)]
 pub struct Case {
-    name: &'static str,
+    name: String,
     unit: &'static str,
     better: Better,
     /// In the order in which they were first measured.
@@ -24,8 +24,8 @@ pub struct Case {
 
 impl Case {
     /// A case that nothing was measured for yet.
-    pub fn new(name: &'static str, unit: &'static str, better: Better) -> Self {
-        Self { name, unit, better, contenders: Vec::new(), goals: Vec::new() }
+    pub fn new(name: impl Into<String>, unit: &'static str, better: Better) -> Self {
+        Self { name: name.into(), unit, better, contenders: Vec::new(), goals: Vec::new() }
     }
 
     /// The same with a goal.
