@@ -12,6 +12,7 @@ mod machine;
 mod pauses;
 mod resident;
 mod spin;
+pub mod stand_in;
 
 pub use bench::{Bench, Options, Quickness};
 pub use case::{Better, Case, Goal, Summary};
