@@ -185,7 +185,7 @@ impl Throttlecrab {
         Self {
             limiter: Mutex::new(throttlecrab::RateLimiter::new(store)),
             burst: i64::from(terms.burst),
-            period_seconds: terms.per_token.as_secs() as i64,
+            period_seconds: i64::try_from(terms.per_token.as_secs()).expect("not for ever"),
         }
     }
 }
@@ -236,7 +236,7 @@ impl Pingora {
     fn new(terms: Terms) -> Self {
         let rate =
             pingora_limits::rate::Rate::new_with_estimator_config(Duration::from_secs(1), 4, 1_000_000);
-        Self { rate, most: terms.burst as isize }
+        Self { rate, most: isize::try_from(terms.burst).expect("64 bits") }
     }
 }
 

@@ -55,20 +55,21 @@ pub(crate) fn cases<K: Contest>(plan: &Plan, bench: &mut Bench) {
         }
     };
     interleave(plan.rounds_of_children, &contenders::<K>(plan), |name, found| take(name, &found));
-    for name in K::CONTENDERS.iter().filter(|name| !EVERY_ROUND.contains(*name)) {
+    let once = K::CONTENDERS.iter().filter(|name| !EVERY_ROUND.contains(*name));
+    for name in once.filter(|name| !(plan.is_quick && **name == "limitador")) {
         let most = if AT_1M_ONLY.contains(name) { KEYS } else { plan.most_keys };
         take(name, &grown::<K>(name, most));
     }
     bench.add(at_1m);
     bench.add(worst);
-    if plan.most_keys == 10 * KEYS {
-        bench.add(at_10m);
-    } else {
+    if plan.is_quick {
         println!(
             "bytes-per-key-{}-10m: not in a quick run, which ends at {} keys\n",
             K::NAME,
             plan.most_keys
         );
+    } else {
+        bench.add(at_10m);
     }
     bench.add(longest);
     bench.add(wall);

@@ -74,7 +74,10 @@ impl Spread {
             Self::Zipf => {
                 let sums = harmonic_sums(keys);
                 let total = sums.last().copied().unwrap_or_default();
-                let mut rank = || sums.partition_point(|sum| *sum < chance.f64() * total) as u64;
+                let mut rank = || {
+                    let drawn = chance.f64() * total;
+                    sums.partition_point(|sum| *sum <= drawn) as u64
+                };
                 (0..calls).map(|_| K::nth(rank().min(keys - 1))).collect()
             }
         }
@@ -93,12 +96,8 @@ fn harmonic_sums(terms: u64) -> Vec<f64> {
 /// Keys that an attacker would send who takes a hasher to be unseeded: they agree in 16 bits of its hash, at one end or the
 /// other, which is more than a table of that many keys looks at.
 pub(crate) fn colliding(guess: Guess, count: usize) -> Vec<u64> {
-    let place = |key: &u64| match guess.end {
-        End::Low => guess.hasher.hash(*key) & 0xffff,
-        End::High => guess.hasher.hash(*key) >> 48,
-    };
-    let wanted = place(&0);
-    (0..).filter(|key| place(key) == wanted).take(count).collect()
+    let wanted = guess.place(0);
+    (0..).filter(|key| guess.place(*key) == wanted).take(count).collect()
 }
 
 /// What the attacker takes for granted.
@@ -123,6 +122,14 @@ impl Guess {
         // Keys 65 536 apart: the attack on a table that does not hash numbers at all.
         Self { name: "stride", hasher: Unseeded::None, end: End::Low },
     ];
+
+    /// Where a key would lie.
+    fn place(self, key: u64) -> u64 {
+        match self.end {
+            End::Low => self.hasher.hash(key) & 0xffff,
+            End::High => self.hasher.hash(key) >> 48,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +161,47 @@ impl Unseeded {
                 (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
             }),
             Self::None => key,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn strings_are_36_bytes_and_all_different() {
+        let keys: HashSet<String> = (0..10_000).map(String::nth).collect();
+        assert_eq!(keys.len(), 10_000);
+        assert!(keys.iter().all(|key| key.len() == 36));
+    }
+
+    #[test]
+    fn zipf_gives_the_first_of_a_thousand_keys_an_eighth_and_the_second_half_of_that() {
+        // The thousandth harmonic number is 7.4855.
+        let calls: Vec<u64> = Spread::Zipf.calls(1_000, 100_000, 1);
+        let share = |rank| calls.iter().filter(|key| **key == u64::nth(rank)).count() as f64 / 100_000.0;
+        assert!((share(0) - 1.0 / 7.4855).abs() < 0.005, "{}", share(0));
+        assert!((share(1) - 0.5 / 7.4855).abs() < 0.005, "{}", share(1));
+    }
+
+    #[test]
+    fn uniform_gives_no_key_much_more_than_another() {
+        let calls: Vec<u64> = Spread::Uniform.calls(10, 100_000, 1);
+        for rank in 0..10 {
+            let count = calls.iter().filter(|key| **key == u64::nth(rank)).count();
+            assert!((9_500..10_500).contains(&count), "{count} calls of key {rank}");
+        }
+    }
+
+    #[test]
+    fn chosen_keys_collide_where_they_are_meant_to_and_are_all_different() {
+        for guess in Guess::ALL {
+            let keys = colliding(guess, 4);
+            let places: HashSet<u64> = keys.iter().map(|key| guess.place(*key)).collect();
+            assert_eq!((places.len(), keys.iter().collect::<HashSet<_>>().len()), (1, 4), "{}", guess.name);
         }
     }
 }

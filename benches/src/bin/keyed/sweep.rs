@@ -38,7 +38,9 @@ const OTHERS: u64 = 1_000;
 /// The longest that idle keys are waited for.
 const LONGEST: Duration = Duration::from_secs(10);
 /// How long calls go on after that, for what is still to be given back.
-const AFTER: Duration = Duration::from_millis(300);
+const AFTER: Duration = Duration::from_millis(100);
+/// How long the noise is listened to: about as long as sweeping should take.
+const STILL_FOR: Duration = Duration::from_millis(400);
 
 pub(crate) fn cases<K: Contest>(plan: &Plan, bench: &mut Bench) {
     let case = |what: &str, unit, better| Case::new(format!("sweep-{what}-{}", K::NAME), unit, better);
@@ -57,7 +59,7 @@ pub(crate) fn cases<K: Contest>(plan: &Plan, bench: &mut Bench) {
         found.get("keys-left").into_iter().for_each(|value| left.sample(name, value));
     };
     interleave(plan.rounds_of_children, &contenders::<K>(), &mut sample);
-    if K::CONTENDERS.contains(&SLOW) {
+    if K::CONTENDERS.contains(&SLOW) && !plan.is_quick {
         sample(SLOW, swept::<K>(SLOW)); // it takes long, and once is enough to see
     }
     for case in [longest, wall, back, left] {
@@ -92,11 +94,9 @@ pub(crate) fn sweep<K: Contest>(name: &str) -> Findings {
     let caller = Caller { limiter: limiter.as_ref(), others: &others };
     let pauses = match name {
         "tollgate" | SWEPT => on_core(1, || caller.until(|| is_gone(&*limiter))),
-        STILL | "pingora-limits" => {
-            let began = Instant::now();
-            on_core(1, || caller.until(|| began.elapsed() > BUSY))
-        }
-        "throttlecrab" => on_core(1, || caller.until(|| true)), // the first call cleans up
+        STILL => on_core(1, || caller.for_a_time(STILL_FOR)),
+        "pingora-limits" => on_core(1, || caller.for_a_time(BUSY)),
+        "throttlecrab" => on_core(1, || caller.for_a_time(Duration::ZERO)), // the first call cleans up
         SLOW => on_core(1, || caller.with_new_keys(IDLE)),
         _ => cleaned_meanwhile(&caller),
     };
@@ -116,7 +116,9 @@ pub(crate) fn sweep<K: Contest>(name: &str) -> Findings {
 
 fn make<K: Contest>(name: &str) -> Box<dyn Keyed<K>> {
     match name {
-        SWEPT => K::ours_swept(TERMS, Duration::from_millis(100)),
+        // Its thread stays on the core that it was started on, as governor's cleaner does, so that the caller does not lose
+        // its core to it.
+        SWEPT => on_core(0, || K::ours_swept(TERMS, Duration::from_millis(100))),
         STILL => K::make("tollgate", TERMS),
         "throttlecrab" => K::make(name, Terms { burst: 2, ..TERMS }),
         other => K::make(other, TERMS),
@@ -164,6 +166,12 @@ impl<K: Contest> Caller<'_, K> {
             }
         }
         pauses
+    }
+
+    /// For so long, and for a while longer.
+    fn for_a_time(&self, long: Duration) -> Pauses {
+        let began = Instant::now();
+        self.until(|| began.elapsed() >= long)
     }
 
     /// With keys that were never seen.
