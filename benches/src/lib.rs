@@ -64,6 +64,26 @@ pub fn interleave<T>(
     }
 }
 
+/// Runs every contender once a round, in order, and every round once: for what takes long and is little disturbed by others, such
+/// as memory, or pauses that are told from waiting for a core.
+pub fn take_turns<T>(
+    rounds: usize,
+    contenders: &[Contender<'_, T>],
+    mut sample: impl FnMut(&'static str, T),
+) {
+    let mut noisy = 0;
+    for _ in 0..rounds {
+        let busy = Busy::now();
+        for (name, run) in contenders {
+            sample(name, run());
+        }
+        noisy += usize::from(busy.others_since() > BUSY_CORES);
+    }
+    if noisy > 0 {
+        println!("others were busy in {noisy} of the {rounds} rounds below");
+    }
+}
+
 /// How often a round may be run for one that counts.
 const ATTEMPTS: usize = 3;
 /// Others' use of the machine above which a round is noisy.

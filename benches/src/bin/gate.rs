@@ -78,8 +78,10 @@ fn governor(quota: Quota) -> governor::DefaultDirectRateLimiter {
     governor::RateLimiter::direct(theirs.allow_burst(some(quota.burst_size())))
 }
 
-fn sharded(quota: Quota) -> Limiter {
-    Limiter::builder(quota).sharded().build()
+/// A sharded limiter's yes or no.
+fn sharded(quota: Quota) -> impl Fn() -> bool + Sync {
+    let limiter = Limiter::builder(quota).sharded().build();
+    move || limiter.allow()
 }
 
 /// What a thread waits for an answer, in nanoseconds, or how many million answers a second two of them get.
@@ -151,7 +153,7 @@ fn sharded_all_admitted(plan: &Plan, bench: &mut Bench) {
     let (shards, word, theirs) = (sharded(ENDLESS), Limiter::new(ENDLESS), governor(ENDLESS));
     let contenders = |load| {
         vec![
-            contender("tollgate-sharded", load, true, || shards.allow()),
+            contender("tollgate-sharded", load, true, &shards),
             contender("tollgate", load, true, || word.allow()),
             contender("governor", load, true, || theirs.check().is_ok()),
         ]
@@ -168,7 +170,7 @@ fn sharded_all_admitted(plan: &Plan, bench: &mut Bench) {
     let scaling = Case::new("sharded-scaling", "x one thread", Better::Higher)
         .goal(Goal::at_least("tollgate-sharded", 1.8));
     let contenders: Contenders<'_> = vec![
-        ("tollgate-sharded", Box::new(|| scaled(turns, || shards.allow()))),
+        ("tollgate-sharded", Box::new(|| scaled(turns, &shards))),
         ("tollgate", Box::new(|| scaled(turns, || word.allow()))),
         ("governor", Box::new(|| scaled(turns, || theirs.check().is_ok()))),
     ];
@@ -211,7 +213,7 @@ fn sharded_near_limit(plan: &Plan, bench: &mut Bench, demand: Demand) {
     let (shards, word) = (sharded(demand.quota()), Limiter::new(demand.quota()));
     let theirs = governor(demand.quota());
     let contenders: Vec<Contender<'_, Asked>> = vec![
-        ("tollgate-sharded", Box::new(|| load.ask(|| shards.allow()))),
+        ("tollgate-sharded", Box::new(|| load.ask(&shards))),
         ("tollgate", Box::new(|| load.ask(|| word.allow()))),
         ("governor", Box::new(|| load.ask(|| theirs.check().is_ok()))),
     ];

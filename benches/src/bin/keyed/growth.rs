@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tollgate_benches::{
-    Bench, Better, Case, Contender, Findings, Goal, Pauses, findings_of, interleave, on_core, resident_bytes,
+    Bench, Better, Case, Contender, Findings, Goal, Pauses, findings_of, on_core, resident_bytes, take_turns,
 };
 
 use crate::contenders::{Contest, Terms};
@@ -54,7 +54,7 @@ pub(crate) fn cases<K: Contest>(plan: &Plan, bench: &mut Bench) {
             sample(&mut at_10m, OWN, found.get(OWN_AT_10M));
         }
     };
-    interleave(plan.rounds_of_children, &contenders::<K>(plan), |name, found| take(name, &found));
+    take_turns(plan.rounds_of_children, &contenders::<K>(plan), |name, found| take(name, &found));
     let once = K::CONTENDERS.iter().filter(|name| !EVERY_ROUND.contains(*name));
     for name in once.filter(|name| !(plan.is_quick && **name == "limitador")) {
         let most = if AT_1M_ONLY.contains(name) { KEYS } else { plan.most_keys };

@@ -16,8 +16,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tollgate_benches::{
-    Bench, Better, Case, Contender, Findings, Goal, Pauses, findings_of, interleave, on_core, pin_to_core,
-    resident_bytes,
+    Bench, Better, Case, Contender, Findings, Goal, Pauses, findings_of, on_core, pin_to_core,
+    resident_bytes, take_turns,
 };
 
 use crate::contenders::{Contest, Keyed, Terms};
@@ -58,7 +58,7 @@ pub(crate) fn cases<K: Contest>(plan: &Plan, bench: &mut Bench) {
         found.get("given-back").into_iter().for_each(|value| back.sample(name, value));
         found.get("keys-left").into_iter().for_each(|value| left.sample(name, value));
     };
-    interleave(plan.rounds_of_children, &contenders::<K>(), &mut sample);
+    take_turns(plan.rounds_of_children, &contenders::<K>(), &mut sample);
     if K::CONTENDERS.contains(&SLOW) && !plan.is_quick {
         sample(SLOW, swept::<K>(SLOW)); // it takes long, and once is enough to see
     }
