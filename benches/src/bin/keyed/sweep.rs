@@ -42,6 +42,12 @@ const AFTER: Duration = Duration::from_millis(100);
 /// How long the noise is listened to: about as long as sweeping should take.
 const STILL_FOR: Duration = Duration::from_millis(400);
 
+// What the child tells.
+const PAUSE: &str = "longest-us";
+const WALL: &str = "longest-wall-us";
+const GIVEN_BACK: &str = "given-back";
+const KEYS_LEFT: &str = "keys-left";
+
 pub(crate) fn cases<K: Contest>(plan: &Plan, bench: &mut Bench) {
     let case = |what: &str, unit, better| Case::new(format!("sweep-{what}-{}", K::NAME), unit, better);
     let mut longest = case("longest-pause", "us", Better::Lower)
@@ -53,10 +59,13 @@ pub(crate) fn cases<K: Contest>(plan: &Plan, bench: &mut Bench) {
         .goal(Goal::at_least(SWEPT, 0.9));
     let mut left = case("keys-left", "keys", Better::Lower);
     let mut sample = |name, found: Findings| {
-        longest.sample(name, found.get("longest-us").unwrap_or(f64::NAN));
-        wall.sample(name, found.get("longest-wall-us").unwrap_or(f64::NAN));
-        found.get("given-back").into_iter().for_each(|value| back.sample(name, value));
-        found.get("keys-left").into_iter().for_each(|value| left.sample(name, value));
+        for (case, finding) in
+            [(&mut longest, PAUSE), (&mut wall, WALL), (&mut back, GIVEN_BACK), (&mut left, KEYS_LEFT)]
+        {
+            if let Some(value) = found.get(finding) {
+                case.sample(name, value);
+            }
+        }
     };
     take_turns(plan.rounds_of_children, &contenders::<K>(), &mut sample);
     if K::CONTENDERS.contains(&SLOW) && !plan.is_quick {
@@ -101,13 +110,13 @@ pub(crate) fn sweep<K: Contest>(name: &str) -> Findings {
         _ => cleaned_meanwhile(&caller),
     };
     let mut found = Findings::default();
-    found.note("longest-us", pauses.longest_us());
-    found.note("longest-wall-us", pauses.longest_wall_us());
+    found.note(PAUSE, pauses.longest_us());
+    found.note(WALL, pauses.longest_wall_us());
     if name != STILL {
         let (took, kept) = (full.saturating_sub(before), resident_bytes().saturating_sub(before));
-        found.note("given-back", 1.0 - kept as f64 / took as f64);
+        found.note(GIVEN_BACK, 1.0 - kept as f64 / took as f64);
         if let Some(keys) = limiter.keys() {
-            found.note("keys-left", keys.saturating_sub(OTHERS as usize) as f64);
+            found.note(KEYS_LEFT, keys.saturating_sub(OTHERS as usize) as f64);
         }
     }
     std::mem::forget(limiter); // the process ends; taking it apart would only take time
