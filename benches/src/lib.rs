@@ -12,7 +12,6 @@ mod machine;
 mod pauses;
 mod resident;
 mod spin;
-pub mod stand_in;
 
 pub use bench::{Bench, Options, Quickness};
 pub use case::{Better, Case, Goal, Summary};

@@ -16,7 +16,6 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use tollgate::{Limiter, Quota};
-use tollgate_benches::stand_in::{And, Sharded};
 use tollgate_benches::{Asked, Bench, Better, Case, Contender, Goal, Load, Options, interleave};
 
 type Contenders<'a> = Vec<Contender<'a, f64>>;

@@ -4,8 +4,7 @@ use std::any::Any;
 use std::hash::Hash;
 use std::time::Duration;
 
-use tollgate::Quota;
-use tollgate_benches::stand_in::KeyedLimiter;
+use tollgate::{KeyedLimiter, Quota};
 
 use crate::contenders::{Keyed, Terms};
 
