@@ -5,17 +5,25 @@
 
 mod bench;
 mod case;
+mod child;
 mod instructions;
+mod load;
 mod machine;
+mod pauses;
+mod resident;
 mod spin;
 
 pub use bench::{Bench, Options, Quickness};
 pub use case::{Better, Case, Goal, Summary};
+pub use child::{Findings, findings_of};
 pub use instructions::{counted, instructions};
+pub use load::{Asked, Load, on_both_cores, on_core};
 pub use machine::pin_to_core;
+pub use pauses::Pauses;
+pub use resident::resident_bytes;
 pub use spin::SpinBarrier;
 
-use machine::Load;
+use machine::Busy;
 
 /// A contender's name, and one measurement of it.
 pub type Contender<'a, T> = (&'static str, Box<dyn Fn() -> T + 'a>);
@@ -31,9 +39,9 @@ pub fn interleave<T>(
 ) {
     let (mut quiet, mut noisy) = (0, Vec::new());
     for _ in 0..ATTEMPTS * rounds {
-        let load = Load::now();
+        let busy = Busy::now();
         let round: Vec<_> = contenders.iter().map(|(name, run)| (*name, run())).collect();
-        if load.others_since() > BUSY_CORES {
+        if busy.others_since() > BUSY_CORES {
             noisy.push(round);
             noisy.truncate(rounds);
         } else {
@@ -52,6 +60,26 @@ pub fn interleave<T>(
         for (name, value) in noisy.into_iter().take(used).flatten() {
             sample(name, value);
         }
+    }
+}
+
+/// Runs every contender once a round, in order, and every round once: for what takes long and is little disturbed by others, such
+/// as memory, or pauses that are told from waiting for a core.
+pub fn take_turns<T>(
+    rounds: usize,
+    contenders: &[Contender<'_, T>],
+    mut sample: impl FnMut(&'static str, T),
+) {
+    let mut noisy = 0;
+    for _ in 0..rounds {
+        let busy = Busy::now();
+        for (name, run) in contenders {
+            sample(name, run());
+        }
+        noisy += usize::from(busy.others_since() > BUSY_CORES);
+    }
+    if noisy > 0 {
+        println!("others were busy in {noisy} of the {rounds} rounds below");
     }
 }
 

@@ -35,7 +35,18 @@ pub(crate) fn machine() -> String {
 
 /// The versions of the peers, as locked.
 pub(crate) fn peers() -> String {
-    const PEERS: [&str; 5] = ["governor", "leaky-bucket", "quanta", "ratelimit", "tokio"];
+    const PEERS: [&str; 10] = [
+        "ahash",
+        "dashmap",
+        "governor",
+        "leaky-bucket",
+        "limitador",
+        "pingora-limits",
+        "quanta",
+        "ratelimit",
+        "throttlecrab",
+        "tokio",
+    ];
     let lock = include_str!("../Cargo.lock");
     let mut lines = lock.lines();
     let mut found = Vec::new();
@@ -51,13 +62,13 @@ pub(crate) fn peers() -> String {
 
 /// How busy the whole machine and this process with its children have been so far, in seconds of one core.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
+pub(crate) struct Busy {
     machine: f64,
     own: f64,
     at: Instant,
 }
 
-impl Load {
+impl Busy {
     pub(crate) fn now() -> Self {
         // Both files count in hundredths of a second: see proc(5), and sysconf(_SC_CLK_TCK).
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use governor::clock::{Clock as _, QuantaUpkeepClock};
 use tollgate::{CoarseClock, Limiter, MonotonicClock, Quota};
 use tollgate_benches::{
-    Bench, Better, Case, Contender, Goal, Options, SpinBarrier, counted, instructions, interleave,
-    pin_to_core,
+    Asked, Bench, Better, Case, Contender, Goal, Load, Options, counted, instructions, interleave,
 };
 
 type Contenders<'a> = Vec<Contender<'a, f64>>;
@@ -154,75 +153,23 @@ impl MutexBucket {
 
 // How an operation is timed.
 
-/// A way to run an operation many times.
-#[derive(Clone, Copy)]
-enum Load {
-    /// Nanoseconds per operation, on one thread.
-    Alone { turns: u64 },
-    /// Million operations per second, from two threads on a core each.
-    Together { turns: u64 },
-}
-
-impl Load {
-    /// Runs `ask`, after one call that empties what it can, and makes sure of every answer.
-    fn measure(self, name: &str, expected: Answer, ask: impl Fn() -> bool + Sync) -> f64 {
-        let (allowed, asked, value) = match self {
-            Self::Alone { turns } => {
-                let (allowed, began, ended) = on_core(1, || timed(turns, &ask));
-                (allowed, turns, (ended - began).as_secs_f64() * 1e9 / turns as f64)
-            }
-            Self::Together { turns } => {
-                let (allowed, wall) = both_cores(turns, &ask);
-                (allowed, 2 * turns, 2.0 * turns as f64 / wall.as_secs_f64() / 1e6)
-            }
-        };
-        let right = if expected == Answer::Allow { asked } else { 0 };
-        // leaky-bucket's unfair mode now and then refuses almost everything when two threads ask at once; its figure stays,
-        // with a word about it.
-        if allowed != right && name.starts_with("leaky-bucket") {
-            eprintln!("{name} allowed {allowed} of {asked} where it should have allowed {right}");
-        } else {
-            assert_eq!(allowed, right, "{name}, of {asked} questions; the set-up is wrong");
-        }
-        value
+/// Runs `ask` and makes sure of every answer: nanoseconds per question for one thread, million questions per second for
+/// two.
+fn measure(load: Load, name: &str, expected: Answer, ask: impl Fn() -> bool + Sync) -> f64 {
+    let measured = load.ask(ask);
+    let Asked { allowed, asked, .. } = measured;
+    let right = if expected == Answer::Allow { asked } else { 0 };
+    // leaky-bucket's unfair mode now and then refuses almost everything when two threads ask at once; its figure stays,
+    // with a word about it.
+    if allowed != right && name.starts_with("leaky-bucket") {
+        eprintln!("{name} allowed {allowed} of {asked} where it should have allowed {right}");
+    } else {
+        assert_eq!(allowed, right, "{name}, of {asked} questions; the set-up is wrong");
     }
-}
-
-/// The loop that is timed; how many were allowed, and its two ends.
-#[inline(never)]
-fn timed(turns: u64, ask: impl Fn() -> bool) -> (u64, Instant, Instant) {
-    let mut allowed = 0;
-    let began = Instant::now();
-    for _ in 0..turns {
-        allowed += u64::from(black_box(ask()));
+    match load {
+        Load::Alone { .. } => measured.nanos(),
+        Load::Together { .. } => measured.millions_per_second(),
     }
-    (allowed, began, Instant::now())
-}
-
-/// On a thread of its own, so that threads which contenders start are not pinned with it.
-fn on_core<T: Send>(core: usize, work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            pin_to_core(core);
-            work()
-        });
-        worker.join().expect("a measurement that does not panic")
-    })
-}
-
-fn both_cores(turns: u64, ask: impl Fn() -> bool + Sync) -> (u64, Duration) {
-    let start = SpinBarrier::new(2);
-    let work = |core| {
-        pin_to_core(core);
-        start.wait();
-        timed(turns, &ask)
-    };
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| work(0));
-        let one = scope.spawn(|| work(1)).join().expect("a measurement that does not panic");
-        let other = other.join().expect("a measurement that does not panic");
-        (one.0 + other.0, one.2.max(other.2) - one.1.min(other.1))
-    })
 }
 
 /// A contender that answers with a bool, drained first.
@@ -233,7 +180,7 @@ fn contender<'a>(
     ask: impl Fn() -> bool + Sync + 'a,
 ) -> Contender<'a, f64> {
     black_box(ask());
-    (name, Box::new(move || load.measure(name, expected, &ask)))
+    (name, Box::new(move || measure(load, name, expected, &ask)))
 }
 
 // The contenders.
@@ -410,8 +357,8 @@ fn scaling(plan: &Plan) -> Case {
 }
 
 fn times(turns: u64, ask: impl Fn() -> bool + Sync) -> f64 {
-    let alone = 1e3 / Load::Alone { turns }.measure("scaling", Answer::Deny, &ask);
-    Load::Together { turns }.measure("scaling", Answer::Deny, &ask) / alone
+    let alone = 1e3 / measure(Load::Alone { turns }, "scaling", Answer::Deny, &ask);
+    measure(Load::Together { turns }, "scaling", Answer::Deny, &ask) / alone
 }
 
 // Instructions.
