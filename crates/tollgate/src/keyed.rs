@@ -86,8 +86,8 @@ struct Store<K: ?Sized, A: Held, C: Clock> {
 
 type QuotaOf<K> = Box<dyn Fn(&K) -> Quota + Send + Sync>;
 
-/// Keeps a shard off its neighbours' cache lines.
-#[repr(align(128))]
+/// Keeps a shard off its neighbours' cache lines, and its lock next to what it guards.
+#[repr(C, align(128))]
 struct Padded<A: Held>(Light<Shard<A>>);
 
 /// How a wait begins.

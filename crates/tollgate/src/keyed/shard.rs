@@ -110,17 +110,23 @@ pub(crate) struct Counts {
     pub(crate) overflowed: u64,
 }
 
+/// In this order, so that what every call looks at lies next to the lock, on two cache lines.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Shard<A: Algorithm> {
-    /// For keys without a plan of their own.
-    quota: Quota,
-    algorithm: A,
-    /// The state of such a key that was never seen. After a change of quota that is not a fresh one until it has refilled:
-    /// the others got no free burst either.
-    unseen: A::State,
+    /// Whether the quick way is closed: somebody waits for one of the keys, or a segment is behind.
+    takes_detour: bool,
     segments: Vec<Segment<A::State>>,
     /// Masks the bits of a fingerprint that choose a segment: the least power of two that has room for all, less one.
     mask: usize,
+    /// Calls until the next line is swept; those since the last one are not in the counts yet.
+    until_sweep: u64,
+    /// For keys without a plan of their own.
+    algorithm: A,
+    quota: Quota,
+    /// The state of such a key that was never seen. After a change of quota that is not a fresh one until it has refilled:
+    /// the others got no free burst either.
+    unseen: A::State,
     keys: usize,
     /// The segment that sweeping is at.
     sweeping: usize,
@@ -133,10 +139,6 @@ pub(crate) struct Shard<A: Algorithm> {
     accounts: Option<Box<[Account; ACCOUNTS]>>,
     /// How many keys have a line of people waiting, and so a limiter of their own.
     lines: usize,
-    /// Whether the quick way is closed: somebody waits for one of the keys, or a segment is behind.
-    takes_detour: bool,
-    /// Calls until the next line is swept; those since the last one are not in the counts yet.
-    until_sweep: u64,
     counts: Counts,
 }
 
