@@ -24,11 +24,37 @@ pub struct Taken {
     pub claim: Option<Claim>,
 }
 
+/// A decision that was made and not carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepared<P> {
+    /// The answer.
+    pub decision: Decision,
+    /// What carrying it out takes; `None` if nothing is to be taken.
+    pub taking: Option<Taking<P>>,
+}
+
+/// What is to be taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Taking<P> {
+    /// What the state was and will be.
+    pub plan: P,
+    /// The receipt, once it is taken.
+    pub claim: Claim,
+}
+
 /// A place for the state of one limiter. Every method is atomic.
 ///
 /// Those that begin with `quick` may be called by anybody, and answer `None` while the cell is [shut](Self::shut). The
 /// others are for the holder of the limiter's lock.
+///
+/// Several cells change together like this: [`quick_prepare`](Self::quick_prepare) in each, which changes nothing; then
+/// [`hold`](Self::hold) each, which fails if the state is no longer the one that was prepared; then
+/// [`commit`](Self::commit) all, or [`let_go`](Self::let_go) of those that were held. While a cell is held everybody else
+/// waits, so nobody ever sees one changed and another not yet. Whoever holds a cell must not take a lock.
 pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
+    /// What `prepare` found, and what `commit` will write.
+    type Plan: Clone + Send + fmt::Debug;
+
     /// A fresh state.
     fn new(algorithm: A) -> Self;
 
@@ -46,6 +72,21 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
 
     /// Decides, and takes if admitted.
     fn quick_take(&self, now: Tick, ask: Ask) -> Option<Taken>;
+
+    /// Decides, and takes nothing yet.
+    fn quick_prepare(&self, now: Tick, ask: Ask) -> Option<Prepared<Self::Plan>>;
+
+    /// Decides, shut or not, and takes nothing yet.
+    fn prepare(&self, now: Tick, ask: Ask) -> Prepared<Self::Plan>;
+
+    /// Keeps the state as it was prepared; `false` if it is not that any more. For anybody.
+    fn hold(&self, plan: &Self::Plan) -> bool;
+
+    /// Writes what was prepared, and lets go. Only after [`hold`](Self::hold).
+    fn commit(&self, plan: Self::Plan);
+
+    /// Lets go, with nothing changed. Only after [`hold`](Self::hold).
+    fn let_go(&self, plan: &Self::Plan);
 
     /// Decides, and takes if admitted, shut or not.
     fn take(&self, now: Tick, ask: Ask) -> Taken;

@@ -22,7 +22,9 @@
 
 pub mod cell;
 mod clock;
+mod concurrency;
 mod limiter;
+mod name;
 mod queue;
 mod reservation;
 mod sometimes;
@@ -36,7 +38,9 @@ pub use clock::TscClock;
 pub use clock::{Clock, CoarseClock, DefaultClock, ManualClock, MonotonicClock};
 #[cfg(feature = "tokio")]
 pub use clock::{TokioClock, TokioTimer};
+pub use concurrency::{Acquire, ConcurrencyLimit, OwnedSlot, Slot};
 pub use limiter::{Builder, Limiter};
+pub use name::Which;
 pub use reservation::{Refused, Reservation};
 pub use sometimes::Sometimes;
 pub use timer::{ThreadTimer, Timer};

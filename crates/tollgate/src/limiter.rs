@@ -8,7 +8,7 @@ use tollgate_core::{AnyAlgorithm, Ask, Decision, Kind, Quota, Tick, TokenBucket}
 
 use crate::cell::{Cell, Held, Taken};
 use crate::clock::{Clock, DefaultClock};
-use crate::queue::Shared;
+use crate::queue::{LONGEST_QUEUE, Shared};
 use crate::reservation::{Refused, Reservation};
 use crate::timer::Timer;
 use crate::wait::{Grant, Wait};
@@ -62,8 +62,6 @@ impl Limiter {
         Builder { quota, algorithm, clock: DefaultClock::new(), timer: None, longest_queue: LONGEST_QUEUE }
     }
 }
-
-const LONGEST_QUEUE: usize = 65_536;
 
 impl<A: Held, C: Clock> Limiter<A, C> {
     /// Whether one may happen now.

@@ -63,6 +63,9 @@ struct Change<A: Algorithm> {
 /// How late a timer may ring for a turn to count as in time. Later than that, whoever set a deadline has given up.
 const FORGIVEN: Duration = Duration::from_millis(5);
 
+/// How many may wait unless told otherwise.
+pub(crate) const LONGEST_QUEUE: usize = 65_536;
+
 /// How many changes of quota a claim may outlive.
 const CHANGES_KEPT: usize = 8;
 
@@ -74,7 +77,7 @@ struct Served {
 }
 
 /// Wakes everybody, even if one of the wakers panics; then the panic goes on.
-fn wake_all(wakers: Vec<Waker>) {
+pub(crate) fn wake_all(wakers: Vec<Waker>) {
     let mut panicked = None;
     for waker in wakers {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {

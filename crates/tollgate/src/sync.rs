@@ -4,12 +4,27 @@
 pub(crate) use loom::{
     sync::atomic::{AtomicU64, Ordering, fence},
     sync::{Mutex, MutexGuard},
+    thread::yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use std::{
     sync::atomic::{AtomicU64, Ordering, fence},
     sync::{Mutex, MutexGuard},
+    thread::yield_now,
 };
+
+/// Lets others go on: for some hundred nanoseconds the first times, then for as long as they like, because whoever has what
+/// is wanted may not be running.
+#[cold]
+pub(crate) fn give_way(times: u32) {
+    if times < 8 && !cfg!(loom) {
+        for _ in 0..16_u32 << times.min(4) {
+            std::hint::spin_loop();
+        }
+    } else {
+        yield_now();
+    }
+}
 
 /// Locks, and goes on with what a panicking holder left behind: no holder here panics between two writes that must be
 /// seen together, so the state is whole.

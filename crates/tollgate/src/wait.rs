@@ -101,16 +101,7 @@ impl<'a, A: Held, C: Clock> Wait<'a, A, C> {
     /// # Errors
     /// As for the future: see [`WaitError`].
     pub fn block(self) -> Result<Reservation<A, C>, WaitError> {
-        let thread = Arc::new(Unpark(std::thread::current()));
-        let waker = Waker::from(thread);
-        let mut context = Context::from_waker(&waker);
-        let mut wait = std::pin::pin!(self);
-        loop {
-            match wait.as_mut().poll(&mut context) {
-                Poll::Ready(outcome) => return outcome,
-                Poll::Pending => std::thread::park(),
-            }
-        }
+        block_on(self)
     }
 
     /// Takes without waiting, or lines up.
@@ -168,23 +159,23 @@ impl<A: Held, C: Clock> Drop for Wait<'_, A, C> {
     }
 }
 
-/// Somebody in line.
+/// Somebody in line for a `G`.
 #[derive(Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct Waiter<G = Grant> {
     pub(crate) cost: u64,
     pub(crate) deadline: Tick,
     /// When it lined up.
     pub(crate) since: Tick,
-    phase: Mutex<Phase>,
+    phase: Mutex<Phase<G>>,
 }
 
 /// How far a waiter has come.
 #[derive(Debug)]
-pub(crate) enum Phase {
+pub(crate) enum Phase<G = Grant> {
     /// In line; whom to wake.
     Waiting(Option<Waker>),
     /// Its turn has come.
-    Granted(Grant),
+    Granted(G),
     /// It was turned away.
     Refused(WaitError),
     /// It has left.
@@ -199,8 +190,8 @@ pub(crate) struct Grant {
     pub(crate) epoch: Epoch,
 }
 
-impl Waiter {
-    fn new(cost: u64, deadline: Tick, since: Tick) -> Self {
+impl<G: Copy> Waiter<G> {
+    pub(crate) fn new(cost: u64, deadline: Tick, since: Tick) -> Self {
         Self { cost, deadline, since, phase: Mutex::new(Phase::Waiting(None)) }
     }
 
@@ -209,18 +200,18 @@ impl Waiter {
     }
 
     /// Ends the wait; whom to wake.
-    pub(crate) fn resolve(&self, outcome: Phase) -> Option<Waker> {
+    pub(crate) fn resolve(&self, outcome: Phase<G>) -> Option<Waker> {
         match std::mem::replace(&mut *lock(&self.phase), outcome) {
             Phase::Waiting(waker) => waker,
             Phase::Granted(_) | Phase::Refused(_) | Phase::Gone => None,
         }
     }
 
-    pub(crate) fn take_phase(&self) -> Phase {
+    pub(crate) fn take_phase(&self) -> Phase<G> {
         std::mem::replace(&mut *lock(&self.phase), Phase::Gone)
     }
 
-    fn poll(&self, waker: &Waker) -> Option<Result<Grant, WaitError>> {
+    pub(crate) fn poll(&self, waker: &Waker) -> Option<Result<G, WaitError>> {
         let mut phase = lock(&self.phase);
         match &mut *phase {
             Phase::Waiting(known) => {
@@ -234,6 +225,19 @@ impl Waiter {
             Phase::Granted(grant) => Some(Ok(*grant)),
             Phase::Refused(error) => Some(Err(*error)),
             Phase::Gone => Some(Err(WaitError::Closed)),
+        }
+    }
+}
+
+/// Polls a future on this thread, which sleeps in between.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(outcome) => return outcome,
+            Poll::Pending => std::thread::park(),
         }
     }
 }
