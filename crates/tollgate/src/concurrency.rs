@@ -17,6 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use tollgate_core::{Decision, Tick, Verdict};
 
+use crate::gate::{And, Costing, Gate, Member};
 use crate::name::intern;
 use crate::queue::{LONGEST_QUEUE, wake_all};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, give_way, lock};
@@ -140,7 +141,7 @@ impl ConcurrencyLimit {
     /// `n` slots, all of them or none.
     #[inline]
     pub fn try_acquire_n(&self, n: u64) -> Option<Slot<'_>> {
-        self.shared.take(n, WAITING).then_some(Slot { limit: self, n })
+        self.shared.take(n, WAITING).then(|| Slot { limit: self, n })
     }
 
     /// Waits for a slot. A future; from a thread, [`block`](Acquire::block) on it.
@@ -190,6 +191,18 @@ impl ConcurrencyLimit {
         self.shared.closed.load(Ordering::Acquire) != 0
     }
 
+    /// This limit and another, which admit together or not at all: see [`Gate`].
+    #[inline]
+    pub fn and<M: Member>(&self, other: M) -> Gate<And<&Self, M>> {
+        Gate::new(And::new(self, other))
+    }
+
+    /// This limit, of which a [`Gate`] takes `slots` whatever else it is asked for: mostly one.
+    #[inline]
+    pub fn costing(&self, slots: u64) -> Costing<&Self> {
+        Costing::new(self, slots)
+    }
+
     pub(crate) fn name(&self) -> Option<&'static str> {
         self.shared.name
     }
@@ -236,6 +249,11 @@ impl ConcurrencyLimit {
         if before.has(WAITING | WATCHED) {
             self.shared.stir();
         }
+    }
+
+    /// Forgets about `waker`.
+    pub(crate) fn unwatch(&self, waker: &Waker) {
+        lock(&self.shared.queue).watchers.retain(|known| !known.will_wake(waker));
     }
 
     /// Tells `waker`, once, when slots come back.

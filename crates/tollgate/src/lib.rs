@@ -23,6 +23,7 @@
 pub mod cell;
 mod clock;
 mod concurrency;
+mod gate;
 mod limiter;
 mod name;
 mod queue;
@@ -31,6 +32,7 @@ mod sometimes;
 mod sync;
 mod timer;
 mod wait;
+mod watch;
 
 pub use cell::Held;
 #[cfg(feature = "tsc")]
@@ -39,6 +41,7 @@ pub use clock::{Clock, CoarseClock, DefaultClock, ManualClock, MonotonicClock};
 #[cfg(feature = "tokio")]
 pub use clock::{TokioClock, TokioTimer};
 pub use concurrency::{Acquire, ConcurrencyLimit, OwnedSlot, Slot};
+pub use gate::{And, Costing, Gate, GateDecision, GateRefused, GateWait, Member, OnDrop, Permit};
 pub use limiter::{Builder, Limiter};
 pub use name::Which;
 pub use reservation::{Refused, Reservation};

@@ -8,6 +8,8 @@ use tollgate_core::{AnyAlgorithm, Ask, Decision, Kind, Quota, Tick, TokenBucket}
 
 use crate::cell::{Cell, Held, Taken};
 use crate::clock::{Clock, DefaultClock};
+use crate::gate::{And, Costing, Gate, Member};
+use crate::name::intern;
 use crate::queue::{LONGEST_QUEUE, Shared};
 use crate::reservation::{Refused, Reservation};
 use crate::timer::Timer;
@@ -47,7 +49,7 @@ use crate::wait::{Grant, Wait};
 /// assert_eq!(refused.retry_after(), Some(Duration::from_secs(10)));
 /// ```
 pub struct Limiter<A: Held = TokenBucket, C: Clock = DefaultClock> {
-    shared: Arc<Shared<A, C>>,
+    pub(crate) shared: Arc<Shared<A, C>>,
 }
 
 impl Limiter {
@@ -59,7 +61,8 @@ impl Limiter {
     /// A limiter with other than the usual clock, algorithm, timer or queue.
     pub fn builder(quota: Quota) -> Builder<TokenBucket, DefaultClock> {
         let algorithm = TokenBucket::new(quota);
-        Builder { quota, algorithm, clock: DefaultClock::new(), timer: None, longest_queue: LONGEST_QUEUE }
+        let clock = DefaultClock::new();
+        Builder { quota, algorithm, clock, timer: None, longest_queue: LONGEST_QUEUE, name: None }
     }
 }
 
@@ -281,6 +284,28 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         self.shared.is_closed()
     }
 
+    /// This limit and another, which admit together or not at all: see [`Gate`].
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Limiter, Quota};
+    ///
+    /// let (api, disk) = (Limiter::new(Quota::per_second(50)), Limiter::new(Quota::per_minute(600)));
+    /// if api.and(&disk).allow() {
+    ///     // one of each was taken
+    /// }
+    /// ```
+    #[inline]
+    pub fn and<M: Member>(&self, other: M) -> Gate<And<&Self, M>> {
+        Gate::new(And::new(self, other))
+    }
+
+    /// This limit, of which a [`Gate`] takes `cost` whatever else it is asked for.
+    #[inline]
+    pub fn costing(&self, cost: u64) -> Costing<&Self> {
+        Costing::new(self, cost)
+    }
+
     /// What is left at this moment.
     pub fn remaining(&self) -> u64 {
         self.peek_n(0).remaining()
@@ -348,6 +373,7 @@ pub struct Builder<A, C> {
     clock: C,
     timer: Option<Arc<dyn Timer>>,
     longest_queue: usize,
+    name: Option<&'static str>,
 }
 
 impl<A: Held, C: Clock> Builder<A, C> {
@@ -359,14 +385,14 @@ impl<A: Held, C: Clock> Builder<A, C> {
 
     /// Uses the algorithm that `make` makes of the quota, chosen at compile time.
     pub fn algorithm<B: Held>(self, make: impl FnOnce(Quota) -> B) -> Builder<B, C> {
-        let Self { quota, clock, timer, longest_queue, .. } = self;
-        Builder { quota, algorithm: make(quota), clock, timer, longest_queue }
+        let Self { quota, clock, timer, longest_queue, name, .. } = self;
+        Builder { quota, algorithm: make(quota), clock, timer, longest_queue, name }
     }
 
     /// Uses `clock`, and its timer unless another is set.
     pub fn clock<D: Clock>(self, clock: D) -> Builder<A, D> {
-        let Self { quota, algorithm, timer, longest_queue, .. } = self;
-        Builder { quota, algorithm, clock, timer, longest_queue }
+        let Self { quota, algorithm, timer, longest_queue, name, .. } = self;
+        Builder { quota, algorithm, clock, timer, longest_queue, name }
     }
 
     /// Wakes those who wait by `timer`.
@@ -379,10 +405,15 @@ impl<A: Held, C: Clock> Builder<A, C> {
         Self { longest_queue: waiters, ..self }
     }
 
+    /// Names it, so that the decision of a [`Gate`] can say which of its limits decided. Names are kept for good.
+    pub fn name(self, name: &str) -> Self {
+        Self { name: Some(intern(name)), ..self }
+    }
+
     /// The limiter.
     pub fn build(self) -> Limiter<A, C> {
-        let Self { quota, algorithm, clock, timer, longest_queue } = self;
+        let Self { quota, algorithm, clock, timer, longest_queue, name } = self;
         let timer = timer.unwrap_or_else(|| clock.timer());
-        Limiter { shared: Arc::new(Shared::new(algorithm, quota, clock, timer, longest_queue)) }
+        Limiter { shared: Arc::new(Shared::new(algorithm, quota, clock, timer, longest_queue, name)) }
     }
 }

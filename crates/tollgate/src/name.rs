@@ -41,7 +41,7 @@ pub struct Which {
 
 impl Which {
     #[inline]
-    pub(crate) fn new(name: Option<&'static str>, position: usize) -> Self {
+    pub(crate) const fn new(name: Option<&'static str>, position: usize) -> Self {
         Self { name, position }
     }
 

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
 
-use crate::cell::{Cell, Held, Retuned, Taken};
+use crate::cell::{Cell, Held, Prepared, Retuned, Taken};
 use crate::clock::Clock;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use crate::watch::Watchers;
 use crate::timer::Timer;
 use crate::wait::{Grant, Phase, WaitError, Waiter};
 
@@ -33,7 +34,10 @@ pub(crate) struct Shared<A: Held, C> {
     generation: AtomicU64,
     /// Not zero once the limiter is closed.
     closed: AtomicU64,
-    timer: Arc<dyn Timer>,
+    pub(crate) timer: Arc<dyn Timer>,
+    pub(crate) name: Option<&'static str>,
+    /// The gates that wait for something to come back.
+    pub(crate) watchers: Watchers,
     longest_queue: usize,
     queue: Mutex<Queue<A, C>>,
 }
@@ -61,7 +65,7 @@ struct Change<A: Algorithm> {
 }
 
 /// How late a timer may ring for a turn to count as in time. Later than that, whoever set a deadline has given up.
-const FORGIVEN: Duration = Duration::from_millis(5);
+pub(crate) const FORGIVEN: Duration = Duration::from_millis(5);
 
 /// How many may wait unless told otherwise.
 pub(crate) const LONGEST_QUEUE: usize = 65_536;
@@ -97,7 +101,14 @@ pub(crate) struct Epoch {
 }
 
 impl<A: Held, C: Clock> Shared<A, C> {
-    pub(crate) fn new(algorithm: A, quota: Quota, clock: C, timer: Arc<dyn Timer>, longest: usize) -> Self {
+    pub(crate) fn new(
+        algorithm: A,
+        quota: Quota,
+        clock: C,
+        timer: Arc<dyn Timer>,
+        longest: usize,
+        name: Option<&'static str>,
+    ) -> Self {
         let queue = Queue {
             quota,
             line: VecDeque::new(),
@@ -108,7 +119,8 @@ impl<A: Held, C: Clock> Shared<A, C> {
         };
         let (fallen, generation, closed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (cell, queue) = (A::Cell::new(algorithm), Mutex::new(queue));
-        Self { clock, cell, fallen, generation, closed, timer, longest_queue: longest, queue }
+        let watchers = Watchers::default();
+        Self { clock, cell, fallen, generation, closed, timer, name, watchers, longest_queue: longest, queue }
     }
 
     pub(crate) fn quota(&self) -> Quota {
@@ -150,6 +162,48 @@ impl<A: Held, C: Clock> Shared<A, C> {
         }
         wake_all(served.wakers);
         taken
+    }
+
+    /// What a gate would take. A promise is made ahead of those who wait, anything else behind them.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    pub(crate) fn prepare(
+        self: &Arc<Self>,
+        now: Tick,
+        ask: Ask,
+        is_promise: bool,
+    ) -> Prepared<<A::Cell as Cell<A>>::Plan> {
+        match self.cell.quick_prepare(now, ask) {
+            Some(prepared) => prepared,
+            None => self.slow_prepare(now, ask, is_promise),
+        }
+    }
+
+    #[cold]
+    fn slow_prepare(
+        self: &Arc<Self>,
+        now: Tick,
+        ask: Ask,
+        is_promise: bool,
+    ) -> Prepared<<A::Cell as Cell<A>>::Plan> {
+        let mut queue = lock(&self.queue);
+        let served = self.pass(&mut queue, now);
+        let prepared = if queue.waiting == 0 || is_promise {
+            self.cell.prepare(now, ask)
+        } else {
+            Prepared { decision: self.behind_the_line(&mut queue, now, ask), taking: None }
+        };
+        drop(queue);
+        wake_all(served.wakers);
+        prepared
+    }
+
+    /// After a gate made a promise ahead of those who wait: they are re-timed.
+    pub(crate) fn promised(self: &Arc<Self>, now: Tick) {
+        let queue = lock(&self.queue);
+        if queue.waiting > 0 {
+            self.re_time(queue, now);
+        }
     }
 
     #[inline(never)]
@@ -277,6 +331,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
             Phase::Granted(grant) => self.hand_on(queue, grant, now),
             Phase::Refused(_) | Phase::Gone => {}
         }
+        self.watchers.tell();
     }
 
     /// Lets the next in line have a grant that nobody picked up; if that cannot be, gives it back.
@@ -307,6 +362,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
     /// Gives back part of a claim, and lets those who wait have it.
     pub(crate) fn give_back(self: &Arc<Self>, claim: Claim, amount: u64, epoch: Epoch, now: Tick) {
         self.take_back(lock(&self.queue), claim, amount, epoch, now);
+        self.watchers.tell();
     }
 
     fn take_back(
@@ -366,6 +422,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         queue.changes.push_back(Change { retuned, fallen: self.fallen.load(Ordering::Relaxed) });
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.re_time(queue, now);
+        self.watchers.tell();
     }
 
     /// After a change that moves everybody's turn: refuses those who can no longer be served, and serves who can be.
@@ -417,6 +474,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         self.cell.open();
         drop(queue);
         wake_all(wakers);
+        self.watchers.tell();
     }
 
     fn serve(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A, C>>, now: Tick) {

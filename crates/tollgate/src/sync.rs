@@ -13,12 +13,12 @@ pub(crate) use std::{
     thread::yield_now,
 };
 
-/// Lets others go on: for some hundred nanoseconds the first times, then for as long as they like, because whoever has what
-/// is wanted may not be running.
+/// Lets others go on: for some ten or hundred nanoseconds the first times, then for as long as they like, because whoever
+/// has what is wanted may not be running.
 #[cold]
 pub(crate) fn give_way(times: u32) {
-    if times < 8 && !cfg!(loom) {
-        for _ in 0..16_u32 << times.min(4) {
+    if times < 5 && !cfg!(loom) {
+        for _ in 0..2_u32 << times {
             std::hint::spin_loop();
         }
     } else {
