@@ -38,6 +38,8 @@ pub struct Prepared<P> {
 pub struct Taking<P> {
     /// What the state was and will be.
     pub plan: P,
+    /// How far the state rises, where it is a level. More than the claim's cost if it was below its floor.
+    pub rise: u64,
     /// The receipt, once it is taken.
     pub claim: Claim,
 }
@@ -105,6 +107,14 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
 
     /// Gives back what can be: how far the state [fell](Algorithm::fall), or `None` if nothing could be.
     fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64>;
+
+    /// Whether a claim that was decided as of a later moment can be given back before that moment. Not where deciding forgets what
+    /// will be over by then: that would be missing.
+    fn can_return_early(&self) -> bool;
+
+    /// Takes a claim back as if it had never been made: the state falls by as much as it rose. Only if nothing was taken or
+    /// given back since; whether it was so.
+    fn undo(&self, claim: Claim, rise: u64) -> bool;
 
     /// Gives back what can be of a claim from before a change of quota; whether anything was. Leaves the cell shut.
     fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {

@@ -365,6 +365,22 @@ impl<A: Held, C: Clock> Shared<A, C> {
         self.watchers.tell();
     }
 
+    /// Takes back a claim that was not used: as if it had never been made if nobody came after it, else as far as can be.
+    pub(crate) fn undo(self: &Arc<Self>, claim: Claim, rise: u64, epoch: Epoch, now: Tick) {
+        let mut queue = lock(&self.queue);
+        // Without a return or a new quota in between, claims lie on each other in the order in which they were made, and those
+        // below the topmost need not hear that it is gone: so `fallen` stays.
+        let Epoch { fallen, generation } = self.epoch();
+        let is_whole = fallen == epoch.fallen && generation == epoch.generation;
+        if is_whole && self.cell.undo(claim, rise) {
+            queue.tail = None;
+            self.serve(queue, now);
+        } else {
+            self.take_back(queue, claim, claim.cost, epoch, now);
+        }
+        self.watchers.tell();
+    }
+
     fn take_back(
         self: &Arc<Self>,
         mut queue: MutexGuard<'_, Queue<A, C>>,

@@ -169,6 +169,14 @@ impl Cell<AnyAlgorithm> for AnyCell {
         each!(self, cell => cell.give_back(back, now))
     }
 
+    fn can_return_early(&self) -> bool {
+        each!(self, cell => cell.can_return_early())
+    }
+
+    fn undo(&self, claim: Claim, rise: u64) -> bool {
+        each!(self, cell => cell.undo(claim, rise))
+    }
+
     fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {
         each!(self, cell => cell.give_back_carried(back, now))
     }
@@ -195,7 +203,7 @@ impl Cell<AnyAlgorithm> for AnyCell {
 impl<P> Prepared<P> {
     #[inline]
     fn map<Q>(self, wrap: impl FnOnce(P) -> Q) -> Prepared<Q> {
-        let taking = self.taking.map(|Taking { plan, claim }| Taking { plan: wrap(plan), claim });
+        let taking = self.taking.map(|Taking { plan, rise, claim }| Taking { plan: wrap(plan), rise, claim });
         Prepared { decision: self.decision, taking }
     }
 }

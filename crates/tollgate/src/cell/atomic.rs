@@ -243,7 +243,7 @@ fn prepared<C: Curve>(curve: &C, level: u64, now: Tick, ask: Ask) -> Prepared<Le
     let Step { change, decision } = curve.decide_level(level, now, ask);
     let taking = change.map(|next| {
         let claim = curve.claim(&next, ask.cost(), now + decision.delay());
-        Taking { plan: LevelPlan { level, next }, claim }
+        Taking { plan: LevelPlan { level, next }, rise: next.saturating_sub(level), claim }
     });
     Prepared { decision, taking }
 }
@@ -362,6 +362,21 @@ where
         })?;
         self.curve.0.fallen.fetch_add(fall, Ordering::Relaxed);
         Some(fall)
+    }
+
+    fn can_return_early(&self) -> bool {
+        true
+    }
+
+    fn undo(&self, claim: Claim, rise: u64) -> bool {
+        let undone = self.exclusively(|_, level| {
+            let next = level.checked_sub(rise).filter(|_| level == claim.mark);
+            (next, next.is_some())
+        });
+        if undone {
+            self.curve.0.fallen.fetch_add(rise, Ordering::Relaxed);
+        }
+        undone
     }
 
     /// Lifts the curve instead of lowering the level: a level that fell below those of the new curve could be one of the

@@ -40,7 +40,7 @@ impl<A: Algorithm> Inner<A> {
         let act = now + step.decision.delay();
         let taking = step.change.map(|change| {
             let claim = self.algorithm.claim(&change, ask.cost(), act);
-            Taking { plan: LockedPlan { version: self.version, change }, claim }
+            Taking { plan: LockedPlan { version: self.version, change }, rise: 0, claim }
         });
         Prepared { decision: step.decision, taking }
     }
@@ -161,6 +161,15 @@ impl<A: Held> Cell<A> for LockedCell<A> {
         let fall = inner.algorithm.fall(&inner.state, &change);
         inner.write(Some(change));
         Some(fall)
+    }
+
+    fn can_return_early(&self) -> bool {
+        false
+    }
+
+    /// Not needed: these states keep each claim at its moment, and lose nothing by giving it back.
+    fn undo(&self, _claim: Claim, _rise: u64) -> bool {
+        false
     }
 
     /// Not needed: these states give back in any order, and what comes back can be taken again.

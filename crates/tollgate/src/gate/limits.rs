@@ -26,7 +26,8 @@ pub struct LimiterPlan<P> {
 /// What a limiter gave.
 #[derive(Debug)]
 pub struct LimiterReceipt {
-    claim: Option<Claim>,
+    /// The claim, and how far the state rose for it.
+    claim: Option<(Claim, u64)>,
     stub: Stub,
 }
 
@@ -37,25 +38,28 @@ struct Stub {
     share: Share,
     cost: u64,
     epoch: Epoch,
+    /// Whether it was decided as of a later moment.
+    is_postponed: bool,
 }
 
 type PlanOf<A> = <<A as Held>::Cell as Cell<A>>::Plan;
 
 impl<A: Held, C: Clock> Limiter<A, C> {
     /// Decides for `call.delay` from now. A promise for the first moment there is, is what a reservation would be. One for
-    /// later is taken as of that moment: taken as of now, it would come on top of what time gives until then.
+    /// later is taken as of that moment: taken as of now, it would come on top of what time gives until then. Also whether
+    /// it was.
     #[inline]
-    fn prepare_share(&self, call: &Call<'_>, cost: u64) -> Prepared<PlanOf<A>> {
+    fn prepare_share(&self, call: &Call<'_>, cost: u64) -> (Prepared<PlanOf<A>>, bool) {
         let now = call.now(&self.shared.clock);
         if call.delay == Duration::ZERO {
-            return self.shared.prepare(now, Ask::now(cost), call.is_promise);
+            return (self.shared.prepare(now, Ask::now(cost), call.is_promise), false);
         }
         let soonest = self.shared.prepare(now, Ask::within(cost, call.delay), true);
         if !soonest.decision.is_admitted() || soonest.decision.delay() == call.delay {
-            return soonest;
+            return (soonest, false);
         }
         let Prepared { decision, taking } = self.shared.prepare(now + call.delay, Ask::now(cost), true);
-        Prepared { decision: postponed(decision, call.delay), taking }
+        (Prepared { decision: postponed(decision, call.delay), taking }, true)
     }
 
     fn id(&self) -> Id {
@@ -82,9 +86,9 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
         let share = call.share_of(|| self.id(), position)?;
         let (which, cost) = (Which::new(self.shared.name, position), share.of(call.n));
         let epoch = self.shared.epoch();
-        let Prepared { decision, taking } = self.prepare_share(call, cost);
+        let (Prepared { decision, taking }, is_postponed) = self.prepare_share(call, cost);
         tally.add(which, cost, decision);
-        Some(LimiterPlan { taking, stub: Stub { which, share, cost, epoch } })
+        Some(LimiterPlan { taking, stub: Stub { which, share, cost, epoch, is_postponed } })
     }
 
     #[inline]
@@ -102,9 +106,9 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
     #[inline]
     fn commit(&self, plan: Self::Plan) -> Self::Receipt {
         let LimiterPlan { taking, stub } = plan?;
-        let claim = taking.map(|Taking { plan, claim }| {
+        let claim = taking.map(|Taking { plan, rise, claim }| {
             self.shared.cell.commit(plan);
-            claim
+            (claim, rise)
         });
         Some(LimiterReceipt { claim, stub })
     }
@@ -114,17 +118,21 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
     }
 
     fn settle(&self, receipt: Self::Receipt, how: &mut Settling<'_>) {
-        let Some(LimiterReceipt { claim, stub: Stub { which, share, cost, epoch } }) = receipt else {
+        let Some(LimiterReceipt { claim, stub }) = receipt else {
             return;
         };
+        let Stub { which, share, cost, epoch, is_postponed } = stub;
         let actual = how.cost(which, share, cost);
         if actual == cost || (claim.is_none() && cost > 0) {
             return; // nothing to put right, or nothing is counted because nothing is limited
         }
         let now = self.shared.clock.now();
-        match claim.filter(|_| actual < cost) {
-            Some(claim) => self.shared.give_back(claim, cost - actual, epoch, now),
-            None => self.shared.charge(actual - cost, now),
+        let is_early = is_postponed && claim.is_some_and(|(claim, _)| now < claim.act);
+        match claim {
+            _ if actual < cost && is_early && !self.shared.cell.can_return_early() => {}
+            Some((claim, rise)) if how.is_unused() => self.shared.undo(claim, rise, epoch, now),
+            Some((claim, _)) if actual < cost => self.shared.give_back(claim, cost - actual, epoch, now),
+            _ => self.shared.charge(actual - cost, now),
         }
     }
 

@@ -157,6 +157,10 @@ impl fmt::Debug for Settling<'_> {
 }
 
 impl Settling<'_> {
+    pub(crate) fn is_unused(&self) -> bool {
+        matches!(self, Self::Unused)
+    }
+
     /// What it cost in the end.
     pub(crate) fn cost(&mut self, which: Which, share: Share, estimate: u64) -> u64 {
         match self {

@@ -100,14 +100,15 @@ impl Vote {
     /// Whether it has fewer calls left than the other, this one not counted: `have / cost`, without dividing.
     #[inline]
     fn is_tighter_than(&self, other: &Self) -> bool {
-        self.have() * u128::from(other.cost) < other.have() * u128::from(self.cost)
+        let product = |have: u64, cost: u64| u128::from(have) * u128::from(cost);
+        product(self.have(), other.cost) < product(other.have(), self.cost)
     }
 
     /// What there is before this call.
     #[inline]
-    fn have(&self) -> u128 {
+    fn have(&self) -> u64 {
         let taken = if self.decision.is_admitted() { self.cost } else { 0 };
-        u128::from(self.decision.remaining()) + u128::from(taken)
+        self.decision.remaining().saturating_add(taken)
     }
 }
 
