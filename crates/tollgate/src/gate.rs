@@ -329,6 +329,25 @@ impl<M: Member> Gate<M> {
         Err(GateRefused(refusal.refused_for(call.delay.saturating_sub(longest_wait), delay)))
     }
 
+    /// When `n` could be had after all of `ahead`, in this order, if nobody else comes; `None` if never.
+    fn foreseen(&self, ahead: &[u64], n: u64) -> Option<Duration> {
+        let (mut sketch, mut delay) = (self.members.sketch(), Duration::ZERO);
+        for n in ahead.iter().copied().chain([n]) {
+            let mut call = Call { delay, ..self.call(n) };
+            loop {
+                let mut tally = Tally::default();
+                self.members.foresee(&mut sketch, &call, false, &mut tally);
+                match tally.decision().retry_after()? {
+                    Duration::ZERO => break,
+                    wait => call.delay += wait,
+                }
+            }
+            self.members.foresee(&mut sketch, &call, true, &mut Tally::default());
+            delay = call.delay;
+        }
+        Some(delay)
+    }
+
     fn permit(&self, decision: GateDecision, receipt: M::Receipt, act: Tick) -> Permit<M> {
         Permit::new(self.members.clone(), decision, receipt, act, self.on_drop)
     }

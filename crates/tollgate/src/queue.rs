@@ -255,6 +255,14 @@ impl<A: Held, C: Clock> Shared<A, C> {
         algorithm.decide(tail, now, ask).decision
     }
 
+    /// A copy of the state as it will be when everybody in line has been served.
+    pub(crate) fn sketch(&self, now: Tick) -> (A, A::State) {
+        let mut queue = lock(&self.queue);
+        let algorithm = self.project(&mut queue, now);
+        let tail = if queue.waiting == 0 { queue.tail.take() } else { queue.tail.clone() };
+        (algorithm, tail.expect("just projected"))
+    }
+
     /// Makes sure that the tail is known.
     fn project(&self, queue: &mut Queue<A, C>, now: Tick) -> A {
         if queue.tail.is_some() {

@@ -25,6 +25,7 @@ impl<L, R> And<L, R> {
 impl<L: Part, R: Part> Part for And<L, R> {
     type Plan = (L::Plan, R::Plan);
     type Receipt = (L::Receipt, R::Receipt);
+    type Sketch = (L::Sketch, R::Sketch);
 
     #[inline]
     fn len(&self) -> usize {
@@ -73,6 +74,15 @@ impl<L: Part, R: Part> Part for And<L, R> {
     fn settle(&self, (left, right): Self::Receipt, how: &mut Settling<'_>) {
         self.left.settle(left, how);
         self.right.settle(right, how);
+    }
+
+    fn sketch(&self) -> Self::Sketch {
+        (self.left.sketch(), self.right.sketch())
+    }
+
+    fn foresee(&self, (left, right): &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally) {
+        self.left.foresee(left, call, takes, tally);
+        self.right.foresee(right, call, takes, tally);
     }
 
     fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share)) {
@@ -147,6 +157,7 @@ macro_rules! pass_on_most {
             commit(plan: Self::Plan) -> Self::Receipt;
             promised();
             settle(receipt: Self::Receipt, how: &mut Settling<'_>);
+            sketch() -> Self::Sketch;
             watch(waker: &Waker);
             unwatch(waker: &Waker);
             timer() -> Option<Arc<dyn Timer>>;
@@ -160,6 +171,7 @@ macro_rules! pass_on_all {
         pass_on_most!(|$this| $inner);
         pass_on!(|$this| $inner;
             prepare(call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan;
+            foresee(sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally);
             visit(share: Share, see: &mut dyn FnMut(Id, Share));
         );
     };
@@ -168,12 +180,17 @@ macro_rules! pass_on_all {
 impl<M: Part> Part for Costing<M> {
     type Plan = M::Plan;
     type Receipt = M::Receipt;
+    type Sketch = M::Sketch;
 
     pass_on_most!(|this| this.inner);
 
     #[inline]
     fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan {
         self.inner.prepare(&Call { share: self.share(), ..*call }, position, tally)
+    }
+
+    fn foresee(&self, sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally) {
+        self.inner.foresee(sketch, &Call { share: self.share(), ..*call }, takes, tally);
     }
 
     fn visit(&self, _share: Share, see: &mut dyn FnMut(Id, Share)) {
@@ -184,6 +201,7 @@ impl<M: Part> Part for Costing<M> {
 impl<M: Part> Part for &M {
     type Plan = M::Plan;
     type Receipt = M::Receipt;
+    type Sketch = M::Sketch;
 
     pass_on_all!(|this| (**this));
 }
@@ -191,6 +209,7 @@ impl<M: Part> Part for &M {
 impl<M: Part> Part for Gate<M> {
     type Plan = M::Plan;
     type Receipt = M::Receipt;
+    type Sketch = M::Sketch;
 
     pass_on_all!(|this| this.members);
 }
@@ -200,6 +219,7 @@ macro_rules! several {
     ($plans:ty, $receipts:ty, $collect:expr) => {
         type Plan = $plans;
         type Receipt = $receipts;
+        type Sketch = Vec<M::Sketch>;
 
         fn len(&self) -> usize {
             self.iter().map(Part::len).sum()
@@ -247,6 +267,16 @@ macro_rules! several {
 
         fn settle(&self, receipts: Self::Receipt, how: &mut Settling<'_>) {
             self.iter().zip(receipts).for_each(|(member, receipt)| member.settle(receipt, how));
+        }
+
+        fn sketch(&self) -> Self::Sketch {
+            self.iter().map(Part::sketch).collect()
+        }
+
+        fn foresee(&self, sketches: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally) {
+            for (member, sketch) in self.iter().zip(sketches) {
+                member.foresee(sketch, call, takes, tally);
+            }
         }
 
         fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share)) {

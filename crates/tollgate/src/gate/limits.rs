@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use tollgate_core::{Ask, Claim};
+use tollgate_core::{Algorithm, Ask, Claim, Step};
 
 use super::member::{Call, Id, Part, Reading, Settling, Share};
 use super::tally::{Tally, postponed};
@@ -70,6 +70,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
 impl<A: Held, C: Clock> Part for Limiter<A, C> {
     type Plan = Option<LimiterPlan<PlanOf<A>>>;
     type Receipt = Option<LimiterReceipt>;
+    type Sketch = (A, A::State);
 
     #[inline]
     fn len(&self) -> usize {
@@ -136,6 +137,19 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
         }
     }
 
+    fn sketch(&self) -> Self::Sketch {
+        self.shared.sketch(self.shared.clock.now())
+    }
+
+    fn foresee(&self, (algorithm, state): &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally) {
+        let (at, cost) = (call.now(&self.shared.clock) + call.delay, call.share.of(call.n));
+        let Step { change, decision } = algorithm.decide(state, at, Ask::now(cost));
+        tally.add(Which::new(self.shared.name, 0), cost, decision);
+        if let Some(change) = change.filter(|_| takes) {
+            algorithm.apply(state, change);
+        }
+    }
+
     fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share)) {
         see(self.id(), share);
     }
@@ -166,6 +180,8 @@ impl Part for ConcurrencyLimit {
     /// How many slots.
     type Plan = u64;
     type Receipt = u64;
+    /// When slots come back nobody knows.
+    type Sketch = ();
 
     fn len(&self) -> usize {
         1
@@ -209,6 +225,10 @@ impl Part for ConcurrencyLimit {
             self.give_back(slots);
         }
     }
+
+    fn sketch(&self) {}
+
+    fn foresee(&self, (): &mut (), _call: &Call<'_>, _takes: bool, _tally: &mut Tally) {}
 
     fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share)) {
         see((self.address(), 0), share);

@@ -178,6 +178,8 @@ pub trait Part: Clone {
     type Plan;
     /// What was taken.
     type Receipt;
+    /// A copy of the state, to look ahead with.
+    type Sketch;
 
     /// How many limits it has.
     fn len(&self) -> usize;
@@ -202,6 +204,12 @@ pub trait Part: Clone {
 
     /// Ends a permit.
     fn settle(&self, receipt: Self::Receipt, how: &mut Settling<'_>);
+
+    /// The state as it will be when those who wait at the limits themselves have been served.
+    fn sketch(&self) -> Self::Sketch;
+
+    /// Decides on a sketch, and takes there if told to and admitted.
+    fn foresee(&self, sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally);
 
     /// Names every limit, in order, and what is taken of it.
     fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share));

@@ -87,6 +87,7 @@ impl<'a, M: Member> GateWait<'a, M> {
             }
         } else {
             self.may_wait(&self.gate.peek_n(self.n), now)?;
+            self.may_wait_behind(&line.costs(), now)?;
         }
         let ticket = line.join(self.n)?;
         let (line, waker) = (Arc::clone(line), Waker::from(Arc::clone(line)));
@@ -104,6 +105,17 @@ impl<'a, M: Member> GateWait<'a, M> {
             None => Err(WaitError::Never { cost: self.n, limit: decision.limit() }),
             Some(wait) if now + wait > self.deadline => Err(WaitError::TooLate { would_take: wait }),
             Some(_) => Ok(()),
+        }
+    }
+
+    /// Whether its turn can come before its deadline, with those who are in line already.
+    fn may_wait_behind(&self, ahead: &[u64], now: Tick) -> Result<(), WaitError> {
+        if self.deadline == Tick::MAX {
+            return Ok(());
+        }
+        match self.gate.foreseen(ahead, self.n) {
+            Some(would_take) if now + would_take > self.deadline => Err(WaitError::TooLate { would_take }),
+            _ => Ok(()), // what can never be had by one ahead is refused when its turn comes
         }
     }
 
