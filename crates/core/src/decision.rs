@@ -59,13 +59,7 @@ impl Decision {
     /// assert!(full.is_never());
     /// ```
     #[inline]
-    pub const fn new(
-        verdict: Verdict,
-        limit: u64,
-        remaining: u64,
-        wait_ns: u64,
-        reset_ns: u64,
-    ) -> Self {
+    pub const fn new(verdict: Verdict, limit: u64, remaining: u64, wait_ns: u64, reset_ns: u64) -> Self {
         Self { verdict, limit, remaining, wait_ns, reset_ns }
     }
 

@@ -19,9 +19,9 @@ use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
 use crate::cell::{Cell, Held, Prepared, Retuned, Taken};
 use crate::clock::Clock;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
-use crate::watch::Watchers;
 use crate::timer::Timer;
 use crate::wait::{Grant, Phase, WaitError, Waiter};
+use crate::watch::Watchers;
 
 /// A limiter's state with everything around it; what all clones of a limiter share.
 #[derive(Debug)]

@@ -63,9 +63,9 @@ impl Subject for Store {
                 let outcome = permit.decision().decision().into();
                 // Only the first limit says something about the moment to act.
                 let outcome = match outcome {
-                    Outcome::Admit { .. } => {
-                        Outcome::Admit { delay_ns: permit.act_time().as_nanos().saturating_sub(now.as_nanos()) }
-                    }
+                    Outcome::Admit { .. } => Outcome::Admit {
+                        delay_ns: permit.act_time().as_nanos().saturating_sub(now.as_nanos()),
+                    },
                     refused @ Outcome::Deny { .. } => refused,
                 };
                 self.admitted.push(Some((permit, ask.cost())));
@@ -159,7 +159,9 @@ fn tiers_decide_as_exact_limiters_side_by_side() {
         let gate = limits[0].and(&limits[1]).and(&limits[2]);
         let mut exact = Tiers(tiers.iter().map(|(kind, quota)| oracle::of(*kind, *quota)).collect());
         for step in 0..60 {
-            clock.advance(Duration::from_nanos([0, 1, 1_000_000, random.u64(..2_000_000_000)][random.usize(..4)]));
+            clock.advance(Duration::from_nanos(
+                [0, 1, 1_000_000, random.u64(..2_000_000_000)][random.usize(..4)],
+            ));
             let (now_ns, cost) = (clock.now().as_nanos(), random.u64(1..=3));
             let wait_ns = exact.0.iter().map(|tier| tier.wait_ns(now_ns, cost)).collect::<Option<Vec<_>>>();
             let want = Outcome::of(wait_ns.map(|waits| waits.into_iter().max().unwrap()), 0);
@@ -169,7 +171,8 @@ fn tiers_decide_as_exact_limiters_side_by_side() {
             if want.is_admitted() {
                 exact.take(now_ns, cost);
             } else {
-                let after: Vec<_> = limits.iter().map(|limit| (limit.peek_n(1), limit.peek_n(cost))).collect();
+                let after: Vec<_> =
+                    limits.iter().map(|limit| (limit.peek_n(1), limit.peek_n(cost))).collect();
                 assert_eq!(before, after, "seed {seed}, step {step}: a refusal touches nothing");
                 let decider = &before[got.decided_by().position()].1;
                 assert_eq!(decider.retry_after(), got.retry_after(), "seed {seed}: it names who refused");
@@ -498,7 +501,8 @@ fn a_cancelled_reservation_leaves_everything_as_it_was() {
         );
         let gate = tight.and(&loose);
         assert!(gate.allow());
-        let state = || (tight.peek(), [1, 7, 19].map(|n| loose.peek_n(n)), loose.peek_within(19, Duration::MAX));
+        let state =
+            || (tight.peek(), [1, 7, 19].map(|n| loose.peek_n(n)), loose.peek_within(19, Duration::MAX));
         let before = state();
         let permits: Vec<_> = (0..3).map(|_| gate.reserve().unwrap()).collect();
         let delays: Vec<_> = permits.iter().map(Permit::delay).collect();

@@ -95,10 +95,8 @@ fn run_all<M: Member>(waiting: &mut [Waiting<'_, M>]) -> Vec<usize> {
 fn turns_come_in_order_and_when_all_limits_admit() {
     let clock = ManualClock::new();
     // Two a second, and five in a row; then one every two seconds.
-    let (second, slow) = (
-        bucket(&clock, Quota::per_second(2).burst(1)),
-        bucket(&clock, Quota::per_minute(30).burst(3)),
-    );
+    let (second, slow) =
+        (bucket(&clock, Quota::per_second(2).burst(1)), bucket(&clock, Quota::per_minute(30).burst(3)));
     let gate = second.and(&slow);
     assert!(gate.allow());
     let mut waiting: Vec<_> = (0..4).map(|_| Waiting::new(gate.wait())).collect();
@@ -121,8 +119,7 @@ fn clones_share_one_line_and_other_gates_have_their_own() {
     let gate = Gate::new(limits.clone());
     let clone = gate.clone();
     assert!(gate.allow());
-    let mut waiting =
-        vec![Waiting::new(gate.wait()), Waiting::new(clone.wait()), Waiting::new(gate.wait())];
+    let mut waiting = vec![Waiting::new(gate.wait()), Waiting::new(clone.wait()), Waiting::new(gate.wait())];
     assert_eq!((clone.waiting(), Gate::new(limits).waiting()), (3, 0));
     for turn in 0..3 {
         clock.advance(Duration::from_secs(1));
@@ -133,7 +130,8 @@ fn clones_share_one_line_and_other_gates_have_their_own() {
 #[test]
 fn whoever_gives_up_takes_nothing_and_leaves_its_place() {
     let clock = ManualClock::new();
-    let (a, b) = (bucket(&clock, Quota::per_second(10).burst(5)), bucket(&clock, Quota::per_second(10).burst(6)));
+    let (a, b) =
+        (bucket(&clock, Quota::per_second(10).burst(5)), bucket(&clock, Quota::per_second(10).burst(6)));
     let gate = a.and(&b);
     assert!(gate.allow_n(5));
     let large = Waiting::new(gate.wait_n(5));
@@ -154,7 +152,8 @@ fn whoever_gives_up_takes_nothing_and_leaves_its_place() {
 #[test]
 fn a_woken_waiter_that_gives_up_hands_its_turn_on() {
     let clock = ManualClock::new();
-    let (a, b) = (bucket(&clock, Quota::per_second(10).burst(1)), bucket(&clock, Quota::per_second(10).burst(1)));
+    let (a, b) =
+        (bucket(&clock, Quota::per_second(10).burst(1)), bucket(&clock, Quota::per_second(10).burst(1)));
     let gate = a.and(&b);
     assert!(gate.allow());
     let first = Waiting::new(gate.wait());
@@ -168,7 +167,8 @@ fn a_woken_waiter_that_gives_up_hands_its_turn_on() {
 #[test]
 fn a_deadline_that_cannot_be_met_is_refused_at_once() {
     let clock = ManualClock::new();
-    let (a, b) = (bucket(&clock, Quota::per_second(10).burst(2)), bucket(&clock, Quota::per_second(1).burst(2)));
+    let (a, b) =
+        (bucket(&clock, Quota::per_second(10).burst(2)), bucket(&clock, Quota::per_second(1).burst(2)));
     let gate = a.and(&b);
     assert!(gate.allow_n(2));
     let would_take = |ms| WaitError::TooLate { would_take: millis(ms) };
@@ -204,7 +204,10 @@ fn a_deadline_that_passes_in_line_ends_the_wait() {
     clock.advance(millis(1_000));
     assert!(!head.granted() && behind.run().is_none(), "it may still be, at this very moment");
     clock.advance(Duration::from_nanos(1));
-    assert_eq!(behind.run().unwrap().unwrap_err(), WaitError::TooLate { would_take: Duration::from_nanos(2_000_000_001) });
+    assert_eq!(
+        behind.run().unwrap().unwrap_err(),
+        WaitError::TooLate { would_take: Duration::from_nanos(2_000_000_001) }
+    );
     clock.advance(millis(1_000));
     assert!(head.granted());
     assert_eq!(gate.waiting(), 0);
@@ -271,7 +274,8 @@ fn a_slot_that_comes_back_wakes_the_head() {
 #[test]
 fn nobody_slips_past_those_who_wait_at_a_limit_itself() {
     let clock = ManualClock::new();
-    let (a, b) = (bucket(&clock, Quota::per_second(10).burst(4)), bucket(&clock, Quota::per_second(10).burst(4)));
+    let (a, b) =
+        (bucket(&clock, Quota::per_second(10).burst(4)), bucket(&clock, Quota::per_second(10).burst(4)));
     assert!(a.allow_n(4));
     let mut own = Box::pin(a.wait_n(4));
     assert!(own.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -300,7 +304,8 @@ fn nobody_slips_past_those_who_wait_at_a_limit_itself() {
 
 #[test]
 fn threads_wait_at_a_gate() {
-    let (a, b) = (Limiter::new(Quota::per_second(20_000).burst(5)), Limiter::new(Quota::per_second(15_000).burst(5)));
+    let (a, b) =
+        (Limiter::new(Quota::per_second(20_000).burst(5)), Limiter::new(Quota::per_second(15_000).burst(5)));
     let slots = ConcurrencyLimit::new(2);
     let gate = a.and(&b).and(&slots);
     let inside = AtomicUsize::new(0);

@@ -1,8 +1,8 @@
 //! The cell of an algorithm chosen at run time.
 
 use tollgate_core::{
-    Algorithm, AnyAlgorithm, AnyChange, AnyState, Ask, Claim, Decision, FixedWindow, GiveBack, LeakyBucket, PacedWindow,
-    Quota, Tick, TokenBucket,
+    Algorithm, AnyAlgorithm, AnyChange, AnyState, Ask, Claim, Decision, FixedWindow, GiveBack, LeakyBucket,
+    PacedWindow, Quota, Tick, TokenBucket,
 };
 
 use super::atomic::LevelPlan;

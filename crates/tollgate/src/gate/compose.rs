@@ -280,15 +280,21 @@ macro_rules! several {
         }
 
         fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share)) {
-            self.iter().for_each(|member| member.visit(share, see));
+            for member in self {
+                member.visit(share, see);
+            }
         }
 
         fn watch(&self, waker: &Waker) {
-            self.iter().for_each(|member| member.watch(waker));
+            for member in self {
+                member.watch(waker);
+            }
         }
 
         fn unwatch(&self, waker: &Waker) {
-            self.iter().for_each(|member| member.unwatch(waker));
+            for member in self {
+                member.unwatch(waker);
+            }
         }
 
         fn timer(&self) -> Option<Arc<dyn Timer>> {

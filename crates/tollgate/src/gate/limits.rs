@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Ask, Claim, Step};
+use tollgate_core::{Ask, Claim, Step};
 
 use super::member::{Call, Id, Part, Reading, Settling, Share};
 use super::tally::{Tally, postponed};
@@ -94,12 +94,12 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
 
     #[inline]
     fn hold(&self, plan: &Self::Plan) -> bool {
-        taking(plan).is_none_or(|taking| self.shared.cell.hold(&taking.plan))
+        taking(plan.as_ref()).is_none_or(|taking| self.shared.cell.hold(&taking.plan))
     }
 
     #[inline]
     fn let_go(&self, plan: &Self::Plan) {
-        if let Some(taking) = taking(plan) {
+        if let Some(taking) = taking(plan.as_ref()) {
             self.shared.cell.let_go(&taking.plan);
         }
     }
@@ -141,7 +141,13 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
         self.shared.sketch(self.shared.clock.now())
     }
 
-    fn foresee(&self, (algorithm, state): &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally) {
+    fn foresee(
+        &self,
+        (algorithm, state): &mut Self::Sketch,
+        call: &Call<'_>,
+        takes: bool,
+        tally: &mut Tally,
+    ) {
         let (at, cost) = (call.now(&self.shared.clock) + call.delay, call.share.of(call.n));
         let Step { change, decision } = algorithm.decide(state, at, Ask::now(cost));
         tally.add(Which::new(self.shared.name, 0), cost, decision);
@@ -172,8 +178,8 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
 }
 
 #[inline]
-fn taking<P>(plan: &Option<LimiterPlan<P>>) -> Option<&Taking<P>> {
-    plan.as_ref().and_then(|plan| plan.taking.as_ref())
+fn taking<P>(plan: Option<&LimiterPlan<P>>) -> Option<&Taking<P>> {
+    plan.and_then(|plan| plan.taking.as_ref())
 }
 
 impl Part for ConcurrencyLimit {

@@ -145,12 +145,11 @@ impl Line {
 
     fn ring(&self, ticket: Option<u64>) {
         let mut state = lock(&self.state);
-        let waker = match ticket {
-            Some(ticket) => state.index(ticket).and_then(|index| state.waiters[index].waker.clone()),
-            None => {
-                state.alarm = None;
-                state.head()
-            }
+        let waker = if let Some(ticket) = ticket {
+            state.index(ticket).and_then(|index| state.waiters[index].waker.clone())
+        } else {
+            state.alarm = None;
+            state.head()
         };
         drop(state);
         if let Some(waker) = waker {

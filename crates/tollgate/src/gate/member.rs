@@ -87,7 +87,9 @@ impl Call<'_> {
     #[inline]
     pub(crate) fn now<C: Clock>(&self, clock: &C) -> Tick {
         match self.reading {
-            Some(Reading { clock: other, now }) if other.downcast_ref::<C>().is_some_and(|other| clock.is_same(other)) => {
+            Some(Reading { clock: other, now })
+                if other.downcast_ref::<C>().is_some_and(|other| clock.is_same(other)) =>
+            {
                 now
             }
             _ => clock.now(),

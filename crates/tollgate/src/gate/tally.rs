@@ -79,9 +79,13 @@ impl fmt::Display for GateRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (which, limit) = (self.0.decided_by(), self.0.limit());
         match self.0.retry_after() {
-            Some(Duration::ZERO) => write!(f, "all {limit} of {which} are in use: try again when one is free"),
+            Some(Duration::ZERO) => {
+                write!(f, "all {limit} of {which} are in use: try again when one is free")
+            }
             Some(wait) => write!(f, "{which} refuses it: try again in {wait:?}"),
-            None => write!(f, "it can never be had: the limit of {which} is {limit} and its rate may be zero"),
+            None => {
+                write!(f, "it can never be had: the limit of {which} is {limit} and its rate may be zero")
+            }
         }
     }
 }
@@ -143,11 +147,7 @@ impl Tally {
             return NO_LIMITS;
         };
         let decider = self.refusal.unwrap_or(tightest);
-        GateDecision {
-            decision: decider.decision,
-            decided_by: decider.which,
-            tightest: tightest.which,
-        }
+        GateDecision { decision: decider.decision, decided_by: decider.which, tightest: tightest.which }
     }
 }
 
