@@ -12,7 +12,7 @@ use tollgate_core::{
 };
 
 pub use any::AnyCell;
-pub use atomic::AtomicCell;
+pub use atomic::{AtomicCell, LevelPlan};
 pub use locked::LockedCell;
 
 /// A decision that was carried out, and its receipt if something was taken.
@@ -31,6 +31,15 @@ pub struct Prepared<P> {
     pub decision: Decision,
     /// What carrying it out takes; `None` if nothing is to be taken.
     pub taking: Option<Taking<P>>,
+}
+
+/// A decision on a cost of one by the short way, for states that are one word.
+#[derive(Clone, Copy, Debug)]
+pub struct One {
+    /// The answer.
+    pub decision: Decision,
+    /// The level that was found, and the one to write.
+    pub plan: LevelPlan,
 }
 
 /// What is to be taken.
@@ -77,6 +86,29 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
 
     /// Decides, and takes nothing yet.
     fn quick_prepare(&self, now: Tick, ask: Ask) -> Option<Prepared<Self::Plan>>;
+
+    /// Decides on a cost of one by the short way, and takes nothing yet. Also `None` if [`quick_prepare`](Self::quick_prepare)
+    /// must decide.
+    fn quick_one(&self, now: Tick) -> Option<One> {
+        let _ = now;
+        None
+    }
+
+    /// [`hold`](Self::hold), after [`quick_one`](Self::quick_one).
+    fn hold_one(&self, plan: &LevelPlan) -> bool {
+        let _ = plan;
+        false
+    }
+
+    /// [`commit`](Self::commit), after [`quick_one`](Self::quick_one).
+    fn commit_one(&self, plan: &LevelPlan) {
+        let _ = plan;
+    }
+
+    /// [`let_go`](Self::let_go), after [`quick_one`](Self::quick_one).
+    fn let_go_one(&self, plan: &LevelPlan) {
+        let _ = plan;
+    }
 
     /// Decides, shut or not, and takes nothing yet.
     fn prepare(&self, now: Tick, ask: Ask) -> Prepared<Self::Plan>;

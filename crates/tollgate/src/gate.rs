@@ -93,10 +93,11 @@ impl<M: Member> Gate<M> {
     }
 
     /// Whether one may happen now.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     #[must_use = "what is not allowed should not be done"]
     pub fn allow(&self) -> bool {
-        self.allow_n(1)
+        self.check().is_allowed()
     }
 
     /// Whether `n` may happen now, all of them or none.
@@ -107,15 +108,24 @@ impl<M: Member> Gate<M> {
     }
 
     /// Whether one may happen now, and everything a caller may want to know with that.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     pub fn check(&self) -> GateDecision {
-        self.check_n(1)
+        let call = self.call(1);
+        match self.quick_check(&call) {
+            Some(decision) => decision,
+            None => self.check_the_long_way(call),
+        }
     }
 
     /// [`check`](Self::check) for `n`, all of them or none.
     #[inline]
     pub fn check_n(&self, n: u64) -> GateDecision {
-        self.take(self.call(n)).0
+        let call = self.call(n);
+        match self.quick_check(&call) {
+            Some(decision) => decision,
+            None => self.check_the_long_way(call),
+        }
     }
 
     /// What [`check`](Self::check) would answer, taking nothing.
@@ -243,7 +253,8 @@ impl<M: Member> Gate<M> {
         self.line.get().map_or(0, |line| line.len())
     }
 
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     fn call(&self, n: u64) -> Call<'_> {
         let reading = self.members.reading();
         Call { reading, n, share: Share::WHOLE, delay: Duration::ZERO, is_promise: false, repeated: None }
@@ -257,6 +268,25 @@ impl<M: Member> Gate<M> {
     /// The time, by the first clock there is.
     fn now(&self) -> Tick {
         time_by(&self.members)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick_check(&self, call: &Call<'_>) -> Option<GateDecision> {
+        let mut tally = Tally::default();
+        let quick = self.members.quick(call, 0, &mut tally)?;
+        if tally.admits() {
+            if !self.members.quick_hold(&quick) {
+                return None;
+            }
+            self.members.quick_commit(&quick);
+        }
+        Some(tally.decision())
+    }
+
+    #[inline(never)]
+    fn check_the_long_way(&self, call: Call<'_>) -> GateDecision {
+        self.take(call).0
     }
 
     fn acquire_by(&self, call: Call<'_>) -> Result<Permit<M>, GateRefused> {

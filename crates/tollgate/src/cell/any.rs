@@ -7,7 +7,7 @@ use tollgate_core::{
 
 use super::atomic::LevelPlan;
 use super::locked::LockedPlan;
-use super::{AtomicCell, Cell, LockedCell, Prepared, Retuned, Taken, Taking};
+use super::{AtomicCell, Cell, LockedCell, One, Prepared, Retuned, Taken, Taking};
 
 /// A cell for any algorithm: atomic where one word is enough, locked otherwise.
 #[derive(Debug)]
@@ -106,6 +106,26 @@ impl Cell<AnyAlgorithm> for AnyCell {
             Self::PacedWindow(cell) => cell.quick_prepare(now, ask)?.map(AnyPlan::Level),
             Self::Locked(cell) => cell.quick_prepare(now, ask)?.map(AnyPlan::Locked),
         })
+    }
+
+    #[inline]
+    fn quick_one(&self, now: Tick) -> Option<One> {
+        each!(self, cell => cell.quick_one(now))
+    }
+
+    #[inline]
+    fn hold_one(&self, plan: &LevelPlan) -> bool {
+        each!(self, cell => cell.hold_one(plan))
+    }
+
+    #[inline]
+    fn commit_one(&self, plan: &LevelPlan) {
+        each!(self, cell => cell.commit_one(plan));
+    }
+
+    #[inline]
+    fn let_go_one(&self, plan: &LevelPlan) {
+        each!(self, cell => cell.let_go_one(plan));
     }
 
     fn prepare(&self, now: Tick, ask: Ask) -> Prepared<AnyPlan> {

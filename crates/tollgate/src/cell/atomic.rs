@@ -28,7 +28,7 @@ use tollgate_core::{
     Algorithm, Ask, Band, CLOSED, CURVE_WORDS, Claim, Curve, Decision, GiveBack, HELD, Quota, Step, Tick,
 };
 
-use super::{Cell, Held, Prepared, Retuned, Taken, Taking};
+use super::{Cell, Held, One, Prepared, Retuned, Taken, Taking};
 use crate::sync::{AtomicU64, Ordering, fence, give_way};
 
 /// A cell for algorithms whose state is one word: lock-free, and a refusal writes nothing.
@@ -312,6 +312,51 @@ where
     #[allow(clippy::inline_always, reason = "as for `prepared`")]
     fn quick_prepare(&self, now: Tick, ask: Ask) -> Option<Prepared<LevelPlan>> {
         self.quick(|curve, level| (None, prepared(&curve, level, now, ask)))
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick_one(&self, now: Tick) -> Option<One> {
+        let curve = &self.curve.0;
+        let version = curve.latch().load(Ordering::Acquire);
+        if C::LATCH.is_none() && is_shut(version) {
+            return None;
+        }
+        let word = |index| if C::LATCH == Some(index) { version } else { curve.word(index) };
+        let band = C::band_of_one(word, now);
+        let level = self.level.0.load(Ordering::Acquire);
+        if level == HELD || !is_still(curve.latch(), version) {
+            return None;
+        }
+        let start = level.max(band.floor);
+        if start <= band.brink {
+            // If the curve has changed since, so has the level, and it cannot be held.
+            let decision = C::admit_one(word, band, start, now);
+            return Some(One { decision, plan: LevelPlan { level, next: start + band.size } });
+        }
+        if band.floor > band.brink {
+            return None; // no band: shut, or not for the short way
+        }
+        let decision = C::refuse_one(word, band, start, now).filter(|_| is_still(curve.latch(), version))?;
+        Some(One { decision, plan: LevelPlan { level, next: level } })
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn hold_one(&self, plan: &LevelPlan) -> bool {
+        self.hold(plan)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn commit_one(&self, plan: &LevelPlan) {
+        self.level.0.store(plan.next, Ordering::Release);
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn let_go_one(&self, plan: &LevelPlan) {
+        self.let_go(plan);
     }
 
     fn prepare(&self, now: Tick, ask: Ask) -> Prepared<LevelPlan> {

@@ -25,6 +25,7 @@ impl<L, R> And<L, R> {
 impl<L: Part, R: Part> Part for And<L, R> {
     type Plan = (L::Plan, R::Plan);
     type Receipt = (L::Receipt, R::Receipt);
+    type Quick = (L::Quick, R::Quick);
     type Sketch = (L::Sketch, R::Sketch);
 
     #[inline]
@@ -32,7 +33,8 @@ impl<L: Part, R: Part> Part for And<L, R> {
         self.left.len() + self.right.len()
     }
 
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     fn reading(&self) -> Option<Reading<'_>> {
         self.left.reading().or_else(|| self.right.reading())
     }
@@ -64,6 +66,39 @@ impl<L: Part, R: Part> Part for And<L, R> {
     #[inline]
     fn commit(&self, (left, right): Self::Plan) -> Self::Receipt {
         (self.left.commit(left), self.right.commit(right))
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<Self::Quick> {
+        let left = self.left.quick(call, position, tally)?;
+        Some((left, self.right.quick(call, position + self.left.len(), tally)?))
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick_hold(&self, (left, right): &Self::Quick) -> bool {
+        if !self.left.quick_hold(left) {
+            return false;
+        }
+        let holds = self.right.quick_hold(right);
+        if !holds {
+            self.left.quick_let_go(left);
+        }
+        holds
+    }
+
+    #[inline]
+    fn quick_let_go(&self, (left, right): &Self::Quick) {
+        self.left.quick_let_go(left);
+        self.right.quick_let_go(right);
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick_commit(&self, (left, right): &Self::Quick) {
+        self.left.quick_commit(left);
+        self.right.quick_commit(right);
     }
 
     fn promised(&self) {
@@ -139,7 +174,8 @@ impl<M: Part> Costing<M> {
 /// Passes on what is the same for a member inside another.
 macro_rules! pass_on {
     (|$this:ident| $inner:expr; $($name:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;)*) => {
-        $(#[inline]
+        $(#[inline(always)]
+        #[allow(clippy::inline_always, reason = "passing on should cost nothing")]
         fn $name(&self, $($argument: $type),*) $(-> $answer)? {
             let $this = self;
             $inner.$name($($argument),*)
@@ -155,6 +191,9 @@ macro_rules! pass_on_most {
             hold(plan: &Self::Plan) -> bool;
             let_go(plan: &Self::Plan);
             commit(plan: Self::Plan) -> Self::Receipt;
+            quick_hold(quick: &Self::Quick) -> bool;
+            quick_let_go(quick: &Self::Quick);
+            quick_commit(quick: &Self::Quick);
             promised();
             settle(receipt: Self::Receipt, how: &mut Settling<'_>);
             sketch() -> Self::Sketch;
@@ -171,6 +210,7 @@ macro_rules! pass_on_all {
         pass_on_most!(|$this| $inner);
         pass_on!(|$this| $inner;
             prepare(call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan;
+            quick(call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<Self::Quick>;
             foresee(sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally);
             visit(share: Share, see: &mut dyn FnMut(Id, Share));
         );
@@ -180,6 +220,7 @@ macro_rules! pass_on_all {
 impl<M: Part> Part for Costing<M> {
     type Plan = M::Plan;
     type Receipt = M::Receipt;
+    type Quick = M::Quick;
     type Sketch = M::Sketch;
 
     pass_on_most!(|this| this.inner);
@@ -187,6 +228,12 @@ impl<M: Part> Part for Costing<M> {
     #[inline]
     fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan {
         self.inner.prepare(&Call { share: self.share(), ..*call }, position, tally)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<Self::Quick> {
+        self.inner.quick(&Call { share: self.share(), ..*call }, position, tally)
     }
 
     fn foresee(&self, sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally) {
@@ -201,6 +248,7 @@ impl<M: Part> Part for Costing<M> {
 impl<M: Part> Part for &M {
     type Plan = M::Plan;
     type Receipt = M::Receipt;
+    type Quick = M::Quick;
     type Sketch = M::Sketch;
 
     pass_on_all!(|this| (**this));
@@ -209,6 +257,7 @@ impl<M: Part> Part for &M {
 impl<M: Part> Part for Gate<M> {
     type Plan = M::Plan;
     type Receipt = M::Receipt;
+    type Quick = M::Quick;
     type Sketch = M::Sketch;
 
     pass_on_all!(|this| this.members);
@@ -216,16 +265,21 @@ impl<M: Part> Part for Gate<M> {
 
 /// Members by number: what arrays and vectors share.
 macro_rules! several {
-    ($plans:ty, $receipts:ty, $collect:expr) => {
+    ($plans:ty, $receipts:ty, $quicks:ty, $collect:expr) => {
         type Plan = $plans;
         type Receipt = $receipts;
+        type Quick = $quicks;
         type Sketch = Vec<M::Sketch>;
 
         fn len(&self) -> usize {
             self.iter().map(Part::len).sum()
         }
 
-        #[inline]
+        #[inline(always)]
+        #[allow(
+            clippy::inline_always,
+            reason = "a gate's decisions should stay in registers as a limiter's do"
+        )]
         fn reading(&self) -> Option<Reading<'_>> {
             self.iter().find_map(Part::reading)
         }
@@ -259,6 +313,57 @@ macro_rules! several {
         fn commit(&self, plans: Self::Plan) -> Self::Receipt {
             let mut plans = plans.into_iter();
             $collect(self, |member: &M| member.commit(plans.next().expect("one for each member")))
+        }
+
+        #[inline(always)]
+        #[allow(
+            clippy::inline_always,
+            reason = "a gate's decisions should stay in registers as a limiter's do"
+        )]
+        fn quick(&self, call: &Call<'_>, mut position: usize, tally: &mut Tally) -> Option<Self::Quick> {
+            let mut is_whole = true;
+            let one = |member: &M| {
+                let quick = member.quick(call, position, tally);
+                position += member.len();
+                is_whole &= quick.is_some();
+                quick
+            };
+            let quicks = $collect(self, one);
+            is_whole.then_some(quicks)
+        }
+
+        #[inline(always)]
+        #[allow(
+            clippy::inline_always,
+            reason = "a gate's decisions should stay in registers as a limiter's do"
+        )]
+        fn quick_hold(&self, quicks: &Self::Quick) -> bool {
+            for (index, (member, quick)) in self.iter().zip(quicks).enumerate() {
+                if !quick.as_ref().is_some_and(|quick| member.quick_hold(quick)) {
+                    for (member, quick) in self.iter().zip(quicks.iter().flatten()).take(index) {
+                        member.quick_let_go(quick);
+                    }
+                    return false;
+                }
+            }
+            true
+        }
+
+        fn quick_let_go(&self, quicks: &Self::Quick) {
+            for (member, quick) in self.iter().zip(quicks.iter().flatten()) {
+                member.quick_let_go(quick);
+            }
+        }
+
+        #[inline(always)]
+        #[allow(
+            clippy::inline_always,
+            reason = "a gate's decisions should stay in registers as a limiter's do"
+        )]
+        fn quick_commit(&self, quicks: &Self::Quick) {
+            for (member, quick) in self.iter().zip(quicks.iter().flatten()) {
+                member.quick_commit(quick);
+            }
         }
 
         fn promised(&self) {
@@ -308,14 +413,15 @@ macro_rules! several {
 }
 
 impl<M: Part, const N: usize> Part for [M; N] {
-    several!([M::Plan; N], [M::Receipt; N], in_array);
+    several!([M::Plan; N], [M::Receipt; N], [Option<M::Quick>; N], in_array);
 }
 
 impl<M: Part> Part for Vec<M> {
-    several!(Vec<M::Plan>, Vec<M::Receipt>, in_vec);
+    several!(Vec<M::Plan>, Vec<M::Receipt>, Vec<Option<M::Quick>>, in_vec);
 }
 
-#[inline]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
 fn in_array<M, T, const N: usize>(members: &[M; N], mut one: impl FnMut(&M) -> T) -> [T; N] {
     std::array::from_fn(|index| one(&members[index]))
 }

@@ -8,7 +8,7 @@ use tollgate_core::{Ask, Claim, Step};
 
 use super::member::{Call, Id, Part, Reading, Settling, Share};
 use super::tally::{Tally, postponed};
-use crate::cell::{Cell, Held, Prepared, Taking};
+use crate::cell::{Cell, Held, LevelPlan, One, Prepared, Taking};
 use crate::clock::Clock;
 use crate::concurrency::ConcurrencyLimit;
 use crate::limiter::Limiter;
@@ -70,6 +70,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
 impl<A: Held, C: Clock> Part for Limiter<A, C> {
     type Plan = Option<LimiterPlan<PlanOf<A>>>;
     type Receipt = Option<LimiterReceipt>;
+    type Quick = LevelPlan;
     type Sketch = (A, A::State);
 
     #[inline]
@@ -77,7 +78,8 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
         1
     }
 
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     fn reading(&self) -> Option<Reading<'_>> {
         Some(Reading::of(&self.shared.clock))
     }
@@ -112,6 +114,34 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
             (claim, rise)
         });
         Some(LimiterReceipt { claim, stub })
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<LevelPlan> {
+        if call.share.of(call.n) != 1 {
+            return None;
+        }
+        let One { decision, plan } = self.shared.cell.quick_one(call.now(&self.shared.clock))?;
+        tally.add(Which::new(self.shared.name, position), 1, decision);
+        Some(plan)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick_hold(&self, plan: &LevelPlan) -> bool {
+        self.shared.cell.hold_one(plan)
+    }
+
+    #[inline]
+    fn quick_let_go(&self, plan: &LevelPlan) {
+        self.shared.cell.let_go_one(plan);
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick_commit(&self, plan: &LevelPlan) {
+        self.shared.cell.commit_one(plan);
     }
 
     fn promised(&self) {
@@ -187,6 +217,7 @@ impl Part for ConcurrencyLimit {
     type Plan = u64;
     type Receipt = u64;
     /// When slots come back nobody knows.
+    type Quick = u64;
     type Sketch = ();
 
     fn len(&self) -> usize {
@@ -221,6 +252,26 @@ impl Part for ConcurrencyLimit {
             ConcurrencyLimit::commit(self, slots);
         }
         slots
+    }
+
+    #[inline]
+    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<u64> {
+        Some(self.prepare(call, position, tally))
+    }
+
+    #[inline]
+    fn quick_hold(&self, slots: &u64) -> bool {
+        Part::hold(self, slots)
+    }
+
+    #[inline]
+    fn quick_let_go(&self, slots: &u64) {
+        Part::let_go(self, slots);
+    }
+
+    #[inline]
+    fn quick_commit(&self, slots: &u64) {
+        Part::commit(self, *slots);
     }
 
     fn promised(&self) {}

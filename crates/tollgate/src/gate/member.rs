@@ -41,7 +41,8 @@ pub struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     pub(crate) fn of<C: Clock>(clock: &'a C) -> Self {
         Self { clock, now: clock.now() }
     }
@@ -84,7 +85,8 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     /// The time by this clock.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     pub(crate) fn now<C: Clock>(&self, clock: &C) -> Tick {
         match self.reading {
             Some(Reading { clock: other, now })
@@ -180,6 +182,8 @@ pub trait Part: Clone {
     type Plan;
     /// What was taken.
     type Receipt;
+    /// A decision by the short way.
+    type Quick;
     /// A copy of the state, to look ahead with.
     type Sketch;
 
@@ -200,6 +204,19 @@ pub trait Part: Clone {
 
     /// Takes what was held.
     fn commit(&self, plan: Self::Plan) -> Self::Receipt;
+
+    /// Decides by the short way, now and where the cost is one; tells the tally, and takes nothing. `None` if the long way
+    /// must decide.
+    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<Self::Quick>;
+
+    /// [`hold`](Self::hold) for the short way.
+    fn quick_hold(&self, quick: &Self::Quick) -> bool;
+
+    /// [`let_go`](Self::let_go) for the short way.
+    fn quick_let_go(&self, quick: &Self::Quick);
+
+    /// [`commit`](Self::commit) for the short way.
+    fn quick_commit(&self, quick: &Self::Quick);
 
     /// After a promise was committed, with nothing held any more.
     fn promised(&self);

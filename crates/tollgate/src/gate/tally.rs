@@ -125,7 +125,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     pub(crate) fn add(&mut self, which: Which, cost: u64, decision: Decision) {
         let vote = Vote { which, decision, cost };
         if !decision.is_admitted() && self.refusal.is_none_or(|worst| is_longer(&decision, &worst.decision)) {
@@ -136,12 +137,14 @@ impl Tally {
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     pub(crate) fn admits(&self) -> bool {
         self.refusal.is_none()
     }
 
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     pub(crate) fn decision(&self) -> GateDecision {
         let Some(tightest) = self.tightest else {
             return NO_LIMITS;
