@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use tollgate_core::{Decision, Tick, Verdict};
 
 use crate::gate::{And, Costing, Gate, Member};
-use crate::name::intern;
+use crate::name::{Name, intern};
 use crate::queue::{LONGEST_QUEUE, wake_all};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, give_way, lock};
 use crate::wait::{Phase, WaitError, Waiter, block_on};
@@ -56,7 +56,7 @@ pub struct ConcurrencyLimit {
 #[derive(Debug)]
 struct Shared {
     word: AtomicU64,
-    name: Option<&'static str>,
+    name: Option<Name>,
     /// Not zero once it is closed.
     closed: AtomicU64,
     queue: Mutex<Queue>,
@@ -126,7 +126,7 @@ impl ConcurrencyLimit {
         Self::build(limit, Some(intern(name)))
     }
 
-    fn build(limit: u64, name: Option<&'static str>) -> Self {
+    fn build(limit: u64, name: Option<Name>) -> Self {
         let word = AtomicU64::new(Word::new(limit.min(Self::MOST)).0);
         let (closed, queue) = (AtomicU64::new(0), Mutex::new(Queue::default()));
         Self { shared: Arc::new(Shared { word, name, closed, queue }) }
@@ -203,7 +203,7 @@ impl ConcurrencyLimit {
         Costing::new(self, slots)
     }
 
-    pub(crate) fn name(&self) -> Option<&'static str> {
+    pub(crate) fn name(&self) -> Option<Name> {
         self.shared.name
     }
 

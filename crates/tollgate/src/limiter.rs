@@ -9,7 +9,7 @@ use tollgate_core::{AnyAlgorithm, Ask, Decision, Kind, Quota, Tick, TokenBucket}
 use crate::cell::{Cell, Held, Taken};
 use crate::clock::{Clock, DefaultClock};
 use crate::gate::{And, Costing, Gate, Member};
-use crate::name::intern;
+use crate::name::{Name, intern};
 use crate::queue::{LONGEST_QUEUE, Shared};
 use crate::reservation::{Refused, Reservation};
 use crate::timer::Timer;
@@ -373,7 +373,7 @@ pub struct Builder<A, C> {
     clock: C,
     timer: Option<Arc<dyn Timer>>,
     longest_queue: usize,
-    name: Option<&'static str>,
+    name: Option<Name>,
 }
 
 impl<A: Held, C: Clock> Builder<A, C> {

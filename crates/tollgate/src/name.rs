@@ -7,15 +7,19 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+static NAMES: Mutex<BTreeSet<Name>> = Mutex::new(BTreeSet::new());
+
+/// A name that stays. A thin pointer, because every answer of a gate carries two.
+pub(crate) type Name = &'static String;
 
 /// The one copy of a name.
-pub(crate) fn intern(name: &str) -> &'static str {
+pub(crate) fn intern(name: &str) -> Name {
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(name) {
+    let name = name.to_owned();
+    if let Some(known) = names.get(&name) {
         return known;
     }
-    let name: &'static str = Box::leak(name.into());
+    let name: Name = Box::leak(Box::new(name));
     names.insert(name);
     name
 }
@@ -35,24 +39,32 @@ pub(crate) fn intern(name: &str) -> &'static str {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Which {
-    name: Option<&'static str>,
-    position: usize,
+    name: Option<Name>,
+    position: u32,
 }
 
 impl Which {
     #[inline]
-    pub(crate) const fn new(name: Option<&'static str>, position: usize) -> Self {
-        Self { name, position }
+    pub(crate) const fn new(name: Option<Name>, position: usize) -> Self {
+        Self { name, position: position as u32 } // nobody has four billion limits in one gate
+    }
+
+    /// Stands for a limit where there is none.
+    pub(crate) const NOBODY: Self = Self { name: None, position: u32::MAX };
+
+    #[inline]
+    pub(crate) fn is_nobody(&self) -> bool {
+        self.position == u32::MAX
     }
 
     /// The name it was built with, or its place in the gate: `limit 1` is the first.
     pub fn name(&self) -> &'static str {
-        self.name.unwrap_or_else(|| intern(&format!("limit {}", self.position + 1)))
+        self.name.unwrap_or_else(|| intern(&self.to_string()))
     }
 
     /// Its place in the gate, counted from zero.
     pub fn position(&self) -> usize {
-        self.position
+        self.position as usize
     }
 }
 
@@ -60,6 +72,7 @@ impl fmt::Display for Which {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name {
             Some(name) => f.write_str(name),
+            None if self.is_nobody() => f.write_str("no limit"),
             None => write!(f, "limit {}", self.position + 1),
         }
     }

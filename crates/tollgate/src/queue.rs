@@ -18,6 +18,7 @@ use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
 
 use crate::cell::{Cell, Held, Prepared, Retuned, Taken};
 use crate::clock::Clock;
+use crate::name::Name;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::timer::Timer;
 use crate::wait::{Grant, Phase, WaitError, Waiter};
@@ -35,7 +36,7 @@ pub(crate) struct Shared<A: Held, C> {
     /// Not zero once the limiter is closed.
     closed: AtomicU64,
     pub(crate) timer: Arc<dyn Timer>,
-    pub(crate) name: Option<&'static str>,
+    pub(crate) name: Option<Name>,
     /// The gates that wait for something to come back.
     pub(crate) watchers: Watchers,
     longest_queue: usize,
@@ -107,7 +108,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         clock: C,
         timer: Arc<dyn Timer>,
         longest: usize,
-        name: Option<&'static str>,
+        name: Option<Name>,
     ) -> Self {
         let queue = Queue {
             quota,

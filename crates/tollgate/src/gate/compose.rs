@@ -265,7 +265,7 @@ impl<M: Part> Part for Gate<M> {
 
 /// Members by number: what arrays and vectors share.
 macro_rules! several {
-    ($plans:ty, $receipts:ty, $quicks:ty, $collect:expr) => {
+    ($plans:ty, $receipts:ty, $quicks:ty, $collect:expr, $nothing:expr) => {
         type Plan = $plans;
         type Receipt = $receipts;
         type Quick = $quicks;
@@ -321,15 +321,12 @@ macro_rules! several {
             reason = "a gate's decisions should stay in registers as a limiter's do"
         )]
         fn quick(&self, call: &Call<'_>, mut position: usize, tally: &mut Tally) -> Option<Self::Quick> {
-            let mut is_whole = true;
-            let one = |member: &M| {
-                let quick = member.quick(call, position, tally);
+            let mut quicks: Self::Quick = $nothing(self);
+            for (member, quick) in self.iter().zip(&mut quicks) {
+                *quick = Some(member.quick(call, position, tally)?);
                 position += member.len();
-                is_whole &= quick.is_some();
-                quick
-            };
-            let quicks = $collect(self, one);
-            is_whole.then_some(quicks)
+            }
+            Some(quicks)
         }
 
         #[inline(always)]
@@ -413,15 +410,16 @@ macro_rules! several {
 }
 
 impl<M: Part, const N: usize> Part for [M; N] {
-    several!([M::Plan; N], [M::Receipt; N], [Option<M::Quick>; N], in_array);
+    several!([M::Plan; N], [M::Receipt; N], [Option<M::Quick>; N], in_array, |_| [const { None }; N]);
 }
 
 impl<M: Part> Part for Vec<M> {
-    several!(Vec<M::Plan>, Vec<M::Receipt>, Vec<Option<M::Quick>>, in_vec);
+    several!(Vec<M::Plan>, Vec<M::Receipt>, Vec<Option<M::Quick>>, in_vec, |members| in_vec(members, |_| {
+        None
+    }));
 }
 
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+#[inline]
 fn in_array<M, T, const N: usize>(members: &[M; N], mut one: impl FnMut(&M) -> T) -> [T; N] {
     std::array::from_fn(|index| one(&members[index]))
 }

@@ -104,6 +104,9 @@ impl Vote {
     /// Whether it has fewer calls left than the other, this one not counted: `have / cost`, without dividing.
     #[inline]
     fn is_tighter_than(&self, other: &Self) -> bool {
+        if self.cost == other.cost {
+            return self.have() < other.have();
+        }
         let product = |have: u64, cost: u64| u128::from(have) * u128::from(cost);
         product(self.have(), other.cost) < product(other.have(), self.cost)
     }
@@ -156,9 +159,8 @@ impl Tally {
 
 /// What a gate without limits says.
 const NO_LIMITS: GateDecision = {
-    let which = Which::new(Some("no limit"), 0);
     let decision = Decision::new(Verdict::Allow, u64::MAX, u64::MAX, 0, 0);
-    GateDecision { decision, decided_by: which, tightest: which }
+    GateDecision { decision, decided_by: Which::NOBODY, tightest: Which::NOBODY }
 };
 
 impl GateDecision {
