@@ -61,7 +61,7 @@ pub struct Taking<P> {
 /// Several cells change together like this: [`quick_prepare`](Self::quick_prepare) in each, which changes nothing; then
 /// [`hold`](Self::hold) each, which fails if the state is no longer the one that was prepared; then
 /// [`commit`](Self::commit) all, or [`let_go`](Self::let_go) of those that were held. While a cell is held everybody else
-/// waits, so nobody ever sees one changed and another not yet. Whoever holds a cell must not take a lock.
+/// waits, so nobody ever sees one changed and another not yet. Whoever holds a cell must wait for nobody.
 pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
     /// What `prepare` found, and what `commit` will write.
     type Plan: Clone + Send + fmt::Debug;
