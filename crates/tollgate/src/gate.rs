@@ -339,7 +339,7 @@ impl<M: Member> Gate<M> {
         longest_wait: Duration,
     ) -> Result<(GateDecision, M::Plan, Duration), GateRefused> {
         let mut refusal = None;
-        for _ in 0..self.members.len() + MORE_ROUNDS {
+        for _ in 0..self.rounds() {
             let mut tally = Tally::default();
             let plan = self.members.prepare(&call, 0, &mut tally);
             let decision = tally.decision();
@@ -359,23 +359,29 @@ impl<M: Member> Gate<M> {
         Err(GateRefused(refusal.refused_for(call.delay.saturating_sub(longest_wait), delay)))
     }
 
-    /// When `n` could be had after all of `ahead`, in this order, if nobody else comes; `None` if never.
+    /// When `n` could be had after all of `ahead`, in this order, if nobody else comes; not later than that if it takes too
+    /// many rounds to say. `None` if never.
     fn foreseen(&self, ahead: &[u64], n: u64) -> Option<Duration> {
         let (mut sketch, mut delay) = (self.members.sketch(), Duration::ZERO);
         for n in ahead.iter().copied().chain([n]) {
             let mut call = Call { delay, ..self.call(n) };
-            loop {
+            for _ in 0..self.rounds() {
                 let mut tally = Tally::default();
                 self.members.foresee(&mut sketch, &call, false, &mut tally);
                 match tally.decision().retry_after()? {
                     Duration::ZERO => break,
-                    wait => call.delay += wait,
+                    wait => call.delay = call.delay.saturating_add(wait),
                 }
             }
             self.members.foresee(&mut sketch, &call, true, &mut Tally::default());
             delay = call.delay;
         }
         Some(delay)
+    }
+
+    /// How often to look for a moment at which all limits admit.
+    fn rounds(&self) -> usize {
+        self.members.len() + MORE_ROUNDS
     }
 
     fn permit(&self, decision: GateDecision, receipt: M::Receipt, act: Tick) -> Permit<M> {

@@ -11,6 +11,9 @@
 //!
 //! - [`Limiter`]: one state; [`allow`](Limiter::allow), [`check`](Limiter::check), [`reserve_n`](Limiter::reserve_n),
 //!   [`wait`](Limiter::wait).
+//! - [`Gate`]: several limits that admit together or not at all, as in `api.and(&disk)`; a [`Permit`] is settled with what
+//!   it really cost.
+//! - [`ConcurrencyLimit`]: how many at once; alone, or in a gate.
 //! - [`Quota`] and the algorithms come from `tollgate-core`; choose one with [`Builder::kind`].
 //! - [`ManualClock`] makes tests of hours run in microseconds.
 //! - [`Sometimes`]: a log line now and then.
