@@ -49,14 +49,18 @@ pub struct Decision {
 pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Decision {
+    /// An answer made by hand, for limits that no algorithm decides. The last two are in nanoseconds; `u64::MAX` stands for
+    /// never.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate_core::{Decision, Verdict};
+    ///
+    /// let full = Decision::new(Verdict::Deny, 8, 0, u64::MAX, 0);
+    /// assert!(full.is_never());
+    /// ```
     #[inline]
-    pub(crate) const fn new(
-        verdict: Verdict,
-        limit: u64,
-        remaining: u64,
-        wait_ns: u64,
-        reset_ns: u64,
-    ) -> Self {
+    pub const fn new(verdict: Verdict, limit: u64, remaining: u64, wait_ns: u64, reset_ns: u64) -> Self {
         Self { verdict, limit, remaining, wait_ns, reset_ns }
     }
 

@@ -26,6 +26,9 @@ pub const CURVE_WORDS: usize = 7;
 /// What shuts a [latch](Curve::LATCH).
 pub const CLOSED: u64 = 1 << 63;
 
+/// A number that is no level: whoever keeps one may write this in its place to say that somebody has it in hand.
+pub const HELD: u64 = u64::MAX;
+
 /// Where a call may start, at one moment and for one cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {

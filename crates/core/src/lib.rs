@@ -56,7 +56,7 @@ pub use ask::Ask;
 pub use decision::{Decision, Step, Verdict};
 pub use fixed_window::FixedWindow;
 pub use leaky_bucket::LeakyBucket;
-pub use level::{Band, CLOSED, CURVE_WORDS, Curve};
+pub use level::{Band, CLOSED, CURVE_WORDS, Curve, HELD};
 pub use paced_window::PacedWindow;
 pub use quota::{Quota, QuotaError};
 pub use sharded::{Draw, Sharded, Stock};

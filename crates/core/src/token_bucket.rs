@@ -262,5 +262,6 @@ fn next_heel(old: u64, lowest: u64) -> u64 {
 
 /// No level goes beyond this, so that adding a bucketful to one never overflows.
 const LAST_LEVEL: u64 = (3 << 62) - 1;
-/// The line stays below 2^63 and the depth within 2^62, so with this their sum with the heel fits 64 bits.
-const HIGHEST_HEEL: u64 = 1 << 62;
+/// The line stays below 2^63 and the depth within 2^62, so with this their sum with the heel fits 64 bits, and is not
+/// [`HELD`](crate::HELD).
+const HIGHEST_HEEL: u64 = (1 << 62) - 1;

@@ -9,8 +9,8 @@ use crate::{GiveBack, Quota, Tick};
 
 /// The most a window may hold per nanosecond, so that no level overflows in 18 years.
 const FASTEST_PER_NANO: u64 = 16;
-/// No level goes beyond this, so that adding a windowful to one never overflows.
-const LAST_LEVEL: u64 = (3 << 62) - 1;
+/// No level goes beyond this, so that adding a windowful to one never overflows, nor makes [`HELD`](crate::HELD).
+const LAST_LEVEL: u64 = (3 << 62) - 2;
 
 /// A row of windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ use tollgate_core::{
 };
 
 pub use any::AnyCell;
-pub use atomic::AtomicCell;
+pub use atomic::{AtomicCell, LevelPlan};
 pub use leased::LeasedCell;
 pub use locked::LockedCell;
 
@@ -27,11 +27,48 @@ pub struct Taken {
     pub claim: Option<Claim>,
 }
 
+/// A decision that was made and not carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepared<P> {
+    /// The answer.
+    pub decision: Decision,
+    /// What carrying it out takes; `None` if nothing is to be taken.
+    pub taking: Option<Taking<P>>,
+}
+
+/// A decision on a cost of one by the short way, for states that are one word.
+#[derive(Clone, Copy, Debug)]
+pub struct One {
+    /// The answer.
+    pub decision: Decision,
+    /// The level that was found, and the one to write.
+    pub plan: LevelPlan,
+}
+
+/// What is to be taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Taking<P> {
+    /// What the state was and will be.
+    pub plan: P,
+    /// How far the state rises, where it is a level. More than the claim's cost if it was below its floor.
+    pub rise: u64,
+    /// The receipt, once it is taken.
+    pub claim: Claim,
+}
+
 /// A place for the state of one limiter. Every method is atomic.
 ///
 /// Those that begin with `quick` may be called by anybody, and answer `None` while the cell is [shut](Self::shut). The
 /// others are for the holder of the limiter's lock.
+///
+/// Several cells change together like this: [`quick_prepare`](Self::quick_prepare) in each, which changes nothing; then
+/// [`hold`](Self::hold) each, which fails if the state is no longer the one that was prepared; then
+/// [`commit`](Self::commit) all, or [`let_go`](Self::let_go) of those that were held. While a cell is held everybody else
+/// waits, so nobody ever sees one changed and another not yet. Whoever holds a cell must wait for nobody.
 pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
+    /// What `prepare` found, and what `commit` will write.
+    type Plan: Clone + Send + fmt::Debug;
+
     /// A fresh state.
     fn new(algorithm: A) -> Self;
 
@@ -59,6 +96,44 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
     /// Decides, and takes if admitted.
     fn quick_take(&self, now: Tick, ask: Ask) -> Option<Taken>;
 
+    /// Decides, and takes nothing yet.
+    fn quick_prepare(&self, now: Tick, ask: Ask) -> Option<Prepared<Self::Plan>>;
+
+    /// Decides on a cost of one by the short way, and takes nothing yet. Also `None` if [`quick_prepare`](Self::quick_prepare)
+    /// must decide.
+    fn quick_one(&self, now: Tick) -> Option<One> {
+        let _ = now;
+        None
+    }
+
+    /// [`hold`](Self::hold), after [`quick_one`](Self::quick_one).
+    fn hold_one(&self, plan: &LevelPlan) -> bool {
+        let _ = plan;
+        false
+    }
+
+    /// [`commit`](Self::commit), after [`quick_one`](Self::quick_one).
+    fn commit_one(&self, plan: &LevelPlan) {
+        let _ = plan;
+    }
+
+    /// [`let_go`](Self::let_go), after [`quick_one`](Self::quick_one).
+    fn let_go_one(&self, plan: &LevelPlan) {
+        let _ = plan;
+    }
+
+    /// Decides, shut or not, and takes nothing yet.
+    fn prepare(&self, now: Tick, ask: Ask) -> Prepared<Self::Plan>;
+
+    /// Keeps the state as it was prepared; `false` if it is not that any more. For anybody.
+    fn hold(&self, plan: &Self::Plan) -> bool;
+
+    /// Writes what was prepared, and lets go. Only after [`hold`](Self::hold).
+    fn commit(&self, plan: Self::Plan);
+
+    /// Lets go, with nothing changed. Only after [`hold`](Self::hold).
+    fn let_go(&self, plan: &Self::Plan);
+
     /// Decides, and takes if admitted, shut or not.
     fn take(&self, now: Tick, ask: Ask) -> Taken;
 
@@ -79,6 +154,14 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
 
     /// Gives back what can be: how far the state [fell](Algorithm::fall), or `None` if nothing could be.
     fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64>;
+
+    /// Whether a claim that was decided as of a later moment can be given back before that moment. Not where deciding forgets what
+    /// will be over by then: that would be missing.
+    fn can_return_early(&self) -> bool;
+
+    /// Takes a claim back as if it had never been made: the state falls by as much as it rose. Only if nothing was taken or
+    /// given back since; whether it was so.
+    fn undo(&self, claim: Claim, rise: u64) -> bool;
 
     /// Gives back what can be of a claim from before a change of quota; whether anything was. Leaves the cell shut.
     fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {

@@ -39,6 +39,13 @@ pub trait Clock: Clone + fmt::Debug + Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Tick;
 
+    /// Whether both always tell the same time, so that one reading will do for both. Saying no is always right, and
+    /// costs a reading.
+    fn is_same(&self, other: &Self) -> bool {
+        let _ = other;
+        false
+    }
+
     /// What wakes those who wait by this clock.
     fn timer(&self) -> Arc<dyn Timer> {
         ThreadTimer::shared()

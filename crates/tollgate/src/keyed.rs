@@ -26,8 +26,8 @@ use tollgate_core::{AnyAlgorithm, Ask, Decision, Kind, Quota, Tick, TokenBucket}
 
 use crate::cell::Held;
 use crate::clock::{Clock, DefaultClock};
-use crate::limiter::{LONGEST_QUEUE, Limiter};
-use crate::queue::Epoch;
+use crate::limiter::Limiter;
+use crate::queue::{Epoch, LONGEST_QUEUE};
 use crate::reservation::Refused;
 use crate::sync::{Light, LightGuard, Mutex, lock};
 use crate::timer::Timer;

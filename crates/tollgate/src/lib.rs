@@ -11,6 +11,10 @@
 //!
 //! - [`Limiter`]: one state; [`allow`](Limiter::allow), [`check`](Limiter::check), [`reserve_n`](Limiter::reserve_n),
 //!   [`wait`](Limiter::wait).
+//! - [`KeyedLimiter`]: a state for each key, of any number of keys.
+//! - [`Gate`]: several limits that admit together or not at all, as in `api.and(&disk)`; a [`Permit`] is settled with what
+//!   it really cost.
+//! - [`ConcurrencyLimit`]: how many at once; alone, or in a gate.
 //! - [`Quota`] and the algorithms come from `tollgate-core`; choose one with [`Builder::kind`]. For a state
 //!   that many threads hit at once: [`Builder::sharded`].
 //! - [`ManualClock`] makes tests of hours run in microseconds.
@@ -23,14 +27,18 @@
 
 pub mod cell;
 mod clock;
+mod concurrency;
+mod gate;
 mod keyed;
 mod limiter;
+mod name;
 mod queue;
 mod reservation;
 mod sometimes;
 mod sync;
 mod timer;
 mod wait;
+mod watch;
 
 pub use cell::Held;
 #[cfg(feature = "tsc")]
@@ -38,8 +46,11 @@ pub use clock::TscClock;
 pub use clock::{Clock, CoarseClock, DefaultClock, ManualClock, MonotonicClock};
 #[cfg(feature = "tokio")]
 pub use clock::{TokioClock, TokioTimer};
+pub use concurrency::{Acquire, ConcurrencyLimit, OwnedSlot, Slot};
+pub use gate::{And, Costing, Gate, GateDecision, GateRefused, GateWait, Member, OnDrop, Permit};
 pub use keyed::{AtCap, KeyedBuilder, KeyedLimiter, KeyedReservation, KeyedWait, Stats};
 pub use limiter::{Builder, Limiter};
+pub use name::Which;
 pub use reservation::{Refused, Reservation};
 pub use sometimes::Sometimes;
 pub use timer::{ThreadTimer, Timer};

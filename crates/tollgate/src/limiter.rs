@@ -9,7 +9,9 @@ use tollgate_core::{AnyAlgorithm, Ask, Decision, Kind, Quota, Sharded, Tick, Tok
 
 use crate::cell::{Cell, Held, Taken};
 use crate::clock::{Clock, DefaultClock};
-use crate::queue::Shared;
+use crate::gate::{And, Costing, Gate, Member};
+use crate::name::{Name, intern};
+use crate::queue::{LONGEST_QUEUE, Shared};
 use crate::reservation::{Refused, Reservation};
 use crate::timer::Timer;
 use crate::wait::{Grant, Wait};
@@ -60,11 +62,10 @@ impl Limiter {
     /// A limiter with other than the usual clock, algorithm, timer or queue.
     pub fn builder(quota: Quota) -> Builder<TokenBucket, DefaultClock> {
         let algorithm = TokenBucket::new(quota);
-        Builder { quota, algorithm, clock: DefaultClock::new(), timer: None, longest_queue: LONGEST_QUEUE }
+        let clock = DefaultClock::new();
+        Builder { quota, algorithm, clock, timer: None, longest_queue: LONGEST_QUEUE, name: None }
     }
 }
-
-pub(crate) const LONGEST_QUEUE: usize = 65_536;
 
 impl<A: Held, C: Clock> Limiter<A, C> {
     /// Whether one may happen now.
@@ -290,6 +291,28 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         self.shared.is_closed()
     }
 
+    /// This limit and another, which admit together or not at all: see [`Gate`].
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Limiter, Quota};
+    ///
+    /// let (api, disk) = (Limiter::new(Quota::per_second(50)), Limiter::new(Quota::per_minute(600)));
+    /// if api.and(&disk).allow() {
+    ///     // one of each was taken
+    /// }
+    /// ```
+    #[inline]
+    pub fn and<M: Member>(&self, other: M) -> Gate<And<&Self, M>> {
+        Gate::new(And::new(self, other))
+    }
+
+    /// This limit, of which a [`Gate`] takes `cost` whatever else it is asked for.
+    #[inline]
+    pub fn costing(&self, cost: u64) -> Costing<&Self> {
+        Costing::new(self, cost)
+    }
+
     /// What is left at this moment.
     pub fn remaining(&self) -> u64 {
         self.peek_n(0).remaining()
@@ -357,6 +380,7 @@ pub struct Builder<A, C> {
     clock: C,
     timer: Option<Arc<dyn Timer>>,
     longest_queue: usize,
+    name: Option<Name>,
 }
 
 impl<A: Held, C: Clock> Builder<A, C> {
@@ -368,14 +392,14 @@ impl<A: Held, C: Clock> Builder<A, C> {
 
     /// Uses the algorithm that `make` makes of the quota, chosen at compile time.
     pub fn algorithm<B: Held>(self, make: impl FnOnce(Quota) -> B) -> Builder<B, C> {
-        let Self { quota, clock, timer, longest_queue, .. } = self;
-        Builder { quota, algorithm: make(quota), clock, timer, longest_queue }
+        let Self { quota, clock, timer, longest_queue, name, .. } = self;
+        Builder { quota, algorithm: make(quota), clock, timer, longest_queue, name }
     }
 
     /// Uses `clock`, and its timer unless another is set.
     pub fn clock<D: Clock>(self, clock: D) -> Builder<A, D> {
-        let Self { quota, algorithm, timer, longest_queue, .. } = self;
-        Builder { quota, algorithm, clock, timer, longest_queue }
+        let Self { quota, algorithm, timer, longest_queue, name, .. } = self;
+        Builder { quota, algorithm, clock, timer, longest_queue, name }
     }
 
     /// Wakes those who wait by `timer`.
@@ -388,11 +412,16 @@ impl<A: Held, C: Clock> Builder<A, C> {
         Self { longest_queue: waiters, ..self }
     }
 
+    /// Names it, so that the decision of a [`Gate`] can say which of its limits decided. Names are kept for good.
+    pub fn name(self, name: &str) -> Self {
+        Self { name: Some(intern(name)), ..self }
+    }
+
     /// The limiter.
     pub fn build(self) -> Limiter<A, C> {
-        let Self { quota, algorithm, clock, timer, longest_queue } = self;
+        let Self { quota, algorithm, clock, timer, longest_queue, name } = self;
         let timer = timer.unwrap_or_else(|| clock.timer());
-        Limiter { shared: Arc::new(Shared::new(algorithm, quota, clock, timer, longest_queue)) }
+        Limiter { shared: Arc::new(Shared::new(algorithm, quota, clock, timer, longest_queue, name)) }
     }
 }
 
@@ -413,6 +442,7 @@ impl<C: Clock> Builder<TokenBucket, C> {
     ///   [`remaining`](Limiter::remaining) counts them too and may be above that.
     /// - What came out of lanes does not come back when it is [settled](Reservation::settle) for less or a wait for it is dropped.
     ///   Reservations and waits use the lanes only where they would otherwise be refused or have to wait.
+    /// - In a [`Gate`] only the shared word counts, not what lies in lanes.
     /// - A call that comes at the very moment at which another has a lease in hand may be refused though it would just fit;
     ///   and of a lease that is in hand when the quota changes, the rest is lost.
     ///

@@ -16,11 +16,13 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
 
-use crate::cell::{Cell, Held, Retuned, Taken};
+use crate::cell::{Cell, Held, Prepared, Retuned, Taken};
 use crate::clock::Clock;
+use crate::name::Name;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::timer::Timer;
 use crate::wait::{Grant, Phase, WaitError, Waiter};
+use crate::watch::Watchers;
 
 /// A limiter's state with everything around it; what all clones of a limiter share.
 #[derive(Debug)]
@@ -33,7 +35,10 @@ pub(crate) struct Shared<A: Held, C> {
     generation: AtomicU64,
     /// Not zero once the limiter is closed.
     closed: AtomicU64,
-    timer: Arc<dyn Timer>,
+    pub(crate) timer: Arc<dyn Timer>,
+    pub(crate) name: Option<Name>,
+    /// The gates that wait for something to come back.
+    pub(crate) watchers: Watchers,
     longest_queue: usize,
     queue: Mutex<Queue<A, C>>,
 }
@@ -61,7 +66,10 @@ struct Change<A: Algorithm> {
 }
 
 /// How late a timer may ring for a turn to count as in time. Later than that, whoever set a deadline has given up.
-const FORGIVEN: Duration = Duration::from_millis(5);
+pub(crate) const FORGIVEN: Duration = Duration::from_millis(5);
+
+/// How many may wait unless told otherwise.
+pub(crate) const LONGEST_QUEUE: usize = 65_536;
 
 /// How many changes of quota a claim may outlive.
 const CHANGES_KEPT: usize = 8;
@@ -74,7 +82,7 @@ struct Served {
 }
 
 /// Wakes everybody, even if one of the wakers panics; then the panic goes on.
-fn wake_all(wakers: Vec<Waker>) {
+pub(crate) fn wake_all(wakers: Vec<Waker>) {
     let mut panicked = None;
     for waker in wakers {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
@@ -99,7 +107,14 @@ impl Epoch {
 }
 
 impl<A: Held, C: Clock> Shared<A, C> {
-    pub(crate) fn new(algorithm: A, quota: Quota, clock: C, timer: Arc<dyn Timer>, longest: usize) -> Self {
+    pub(crate) fn new(
+        algorithm: A,
+        quota: Quota,
+        clock: C,
+        timer: Arc<dyn Timer>,
+        longest: usize,
+        name: Option<Name>,
+    ) -> Self {
         let queue = Queue {
             quota,
             line: VecDeque::new(),
@@ -110,7 +125,8 @@ impl<A: Held, C: Clock> Shared<A, C> {
         };
         let (fallen, generation, closed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (cell, queue) = (A::Cell::new(algorithm), Mutex::new(queue));
-        Self { clock, cell, fallen, generation, closed, timer, longest_queue: longest, queue }
+        let watchers = Watchers::default();
+        Self { clock, cell, fallen, generation, closed, timer, name, watchers, longest_queue: longest, queue }
     }
 
     pub(crate) fn quota(&self) -> Quota {
@@ -169,6 +185,48 @@ impl<A: Held, C: Clock> Shared<A, C> {
         taken
     }
 
+    /// What a gate would take. A promise is made ahead of those who wait, anything else behind them.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    pub(crate) fn prepare(
+        self: &Arc<Self>,
+        now: Tick,
+        ask: Ask,
+        is_promise: bool,
+    ) -> Prepared<<A::Cell as Cell<A>>::Plan> {
+        match self.cell.quick_prepare(now, ask) {
+            Some(prepared) => prepared,
+            None => self.slow_prepare(now, ask, is_promise),
+        }
+    }
+
+    #[cold]
+    fn slow_prepare(
+        self: &Arc<Self>,
+        now: Tick,
+        ask: Ask,
+        is_promise: bool,
+    ) -> Prepared<<A::Cell as Cell<A>>::Plan> {
+        let mut queue = lock(&self.queue);
+        let served = self.pass(&mut queue, now);
+        let prepared = if queue.waiting == 0 || is_promise {
+            self.cell.prepare(now, ask)
+        } else {
+            Prepared { decision: self.behind_the_line(&mut queue, now, ask), taking: None }
+        };
+        drop(queue);
+        wake_all(served.wakers);
+        prepared
+    }
+
+    /// After a gate made a promise ahead of those who wait: they are re-timed.
+    pub(crate) fn promised(self: &Arc<Self>, now: Tick) {
+        let queue = lock(&self.queue);
+        if queue.waiting > 0 {
+            self.re_time(queue, now);
+        }
+    }
+
     #[inline(never)]
     pub(crate) fn allow_the_long_way(self: &Arc<Self>, now: Tick) -> bool {
         let ask = Ask::now(1);
@@ -216,6 +274,14 @@ impl<A: Held, C: Clock> Shared<A, C> {
         let algorithm = self.project(queue, now);
         let tail = queue.tail.as_ref().expect("just projected");
         algorithm.decide(tail, now, ask).decision
+    }
+
+    /// A copy of the state as it will be when everybody in line has been served.
+    pub(crate) fn sketch(&self, now: Tick) -> (A, A::State) {
+        let mut queue = lock(&self.queue);
+        let algorithm = self.project(&mut queue, now);
+        let tail = if queue.waiting == 0 { queue.tail.take() } else { queue.tail.clone() };
+        (algorithm, tail.expect("just projected"))
     }
 
     /// Makes sure that the tail is known.
@@ -294,6 +360,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
             Phase::Granted(grant) => self.hand_on(queue, grant, now),
             Phase::Refused(_) | Phase::Gone => {}
         }
+        self.watchers.tell();
     }
 
     /// Lets the next in line have a grant that nobody picked up; if that cannot be, gives it back.
@@ -324,6 +391,23 @@ impl<A: Held, C: Clock> Shared<A, C> {
     /// Gives back part of a claim, and lets those who wait have it.
     pub(crate) fn give_back(self: &Arc<Self>, claim: Claim, amount: u64, epoch: Epoch, now: Tick) {
         self.take_back(lock(&self.queue), claim, amount, epoch, now);
+        self.watchers.tell();
+    }
+
+    /// Takes back a claim that was not used: as if it had never been made if nobody came after it, else as far as can be.
+    pub(crate) fn undo(self: &Arc<Self>, claim: Claim, rise: u64, epoch: Epoch, now: Tick) {
+        let mut queue = lock(&self.queue);
+        // Without a return or a new quota in between, claims lie on each other in the order in which they were made, and those
+        // below the topmost need not hear that it is gone: so `fallen` stays.
+        let Epoch { fallen, generation } = self.epoch();
+        let is_whole = fallen == epoch.fallen && generation == epoch.generation;
+        if is_whole && self.cell.undo(claim, rise) {
+            queue.tail = None;
+            self.serve(queue, now);
+        } else {
+            self.take_back(queue, claim, claim.cost, epoch, now);
+        }
+        self.watchers.tell();
     }
 
     fn take_back(
@@ -383,6 +467,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         queue.changes.push_back(Change { retuned, fallen: self.fallen.load(Ordering::Relaxed) });
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.re_time(queue, now);
+        self.watchers.tell();
     }
 
     /// After a change that moves everybody's turn: refuses those who can no longer be served, and serves who can be.
@@ -434,6 +519,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         self.cell.open();
         drop(queue);
         wake_all(wakers);
+        self.watchers.tell();
     }
 
     fn serve(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A, C>>, now: Tick) {

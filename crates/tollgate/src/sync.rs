@@ -4,12 +4,14 @@
 pub(crate) use loom::{
     sync::atomic::{AtomicU64, Ordering, fence},
     sync::{Mutex, MutexGuard},
+    thread::yield_now,
     thread_local,
 };
 #[cfg(not(loom))]
 pub(crate) use std::{
     sync::atomic::{AtomicU64, Ordering, fence},
     sync::{Mutex, MutexGuard},
+    thread::yield_now,
     thread_local,
 };
 
@@ -38,6 +40,19 @@ impl<T> Light<T> {
         return lock(&self.0);
         #[cfg(not(loom))]
         return self.0.lock();
+    }
+}
+
+/// Lets others go on: for some ten or hundred nanoseconds the first times, then for as long as they like, because whoever
+/// has what is wanted may not be running.
+#[cold]
+pub(crate) fn give_way(times: u32) {
+    if times < 5 && !cfg!(loom) {
+        for _ in 0..2_u32 << times {
+            std::hint::spin_loop();
+        }
+    } else {
+        yield_now();
     }
 }
 

@@ -160,23 +160,23 @@ impl<A: Held, C: Clock> Drop for Wait<'_, A, C> {
     }
 }
 
-/// Somebody in line.
+/// Somebody in line for a `G`.
 #[derive(Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct Waiter<G = Grant> {
     pub(crate) cost: u64,
     pub(crate) deadline: Tick,
     /// When it lined up.
     pub(crate) since: Tick,
-    phase: Mutex<Phase>,
+    phase: Mutex<Phase<G>>,
 }
 
 /// How far a waiter has come.
 #[derive(Debug)]
-pub(crate) enum Phase {
+pub(crate) enum Phase<G = Grant> {
     /// In line; whom to wake.
     Waiting(Option<Waker>),
     /// Its turn has come.
-    Granted(Grant),
+    Granted(G),
     /// It was turned away.
     Refused(WaitError),
     /// It has left.
@@ -191,8 +191,8 @@ pub(crate) struct Grant {
     pub(crate) epoch: Epoch,
 }
 
-impl Waiter {
-    fn new(cost: u64, deadline: Tick, since: Tick) -> Self {
+impl<G: Copy> Waiter<G> {
+    pub(crate) fn new(cost: u64, deadline: Tick, since: Tick) -> Self {
         Self { cost, deadline, since, phase: Mutex::new(Phase::Waiting(None)) }
     }
 
@@ -201,18 +201,18 @@ impl Waiter {
     }
 
     /// Ends the wait; whom to wake.
-    pub(crate) fn resolve(&self, outcome: Phase) -> Option<Waker> {
+    pub(crate) fn resolve(&self, outcome: Phase<G>) -> Option<Waker> {
         match std::mem::replace(&mut *lock(&self.phase), outcome) {
             Phase::Waiting(waker) => waker,
             Phase::Granted(_) | Phase::Refused(_) | Phase::Gone => None,
         }
     }
 
-    pub(crate) fn take_phase(&self) -> Phase {
+    pub(crate) fn take_phase(&self) -> Phase<G> {
         std::mem::replace(&mut *lock(&self.phase), Phase::Gone)
     }
 
-    fn poll(&self, waker: &Waker) -> Option<Result<Grant, WaitError>> {
+    pub(crate) fn poll(&self, waker: &Waker) -> Option<Result<G, WaitError>> {
         let mut phase = lock(&self.phase);
         match &mut *phase {
             Phase::Waiting(known) => {
@@ -230,10 +230,9 @@ impl Waiter {
     }
 }
 
-/// Waits for a future on this thread.
+/// Polls a future on this thread, which sleeps in between.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let thread = Arc::new(Unpark(std::thread::current()));
-    let waker = Waker::from(thread);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = Context::from_waker(&waker);
     let mut future = std::pin::pin!(future);
     loop {

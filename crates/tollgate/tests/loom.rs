@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use loom::future::block_on;
 use loom::thread;
-use tollgate::{Clock, KeyedLimiter, Limiter, Quota, Sharded, Tick, Timer, TokenBucket, WaitError};
+use tollgate::{
+    Clock, ConcurrencyLimit, KeyedLimiter, Kind, Limiter, Quota, Sharded, Tick, Timer, TokenBucket, WaitError,
+};
 
 /// A clock that stands still, and a timer that rings when told to.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +23,10 @@ struct Still {
 impl Clock for Still {
     fn now(&self) -> Tick {
         Tick::ZERO
+    }
+
+    fn is_same(&self, _other: &Self) -> bool {
+        true
     }
 
     fn timer(&self) -> Arc<dyn Timer> {
@@ -241,6 +247,162 @@ fn two_waiters_and_the_timer() {
             assert_eq!(thread.join().unwrap(), Ok(()));
         }
         assert_eq!((limiter.waiting(), left(&limiter)), (0, 0));
+    });
+}
+
+#[test]
+fn gate_and_gate_in_opposite_order_both_go_through() {
+    loom::model(|| {
+        // Just enough for both: nobody may be refused because the other had one of them in hand.
+        let (a, b) = (bucket(per_hour(2)), bucket(per_hour(2)));
+        let (other_a, other_b) = (a.clone(), b.clone());
+        let thread = thread::spawn(move || other_b.and(&other_a).allow());
+        assert!(a.and(&b).allow());
+        assert!(thread.join().unwrap());
+        assert_eq!((left(&a), left(&b)), (0, 0));
+    });
+}
+
+#[test]
+fn gate_and_gate_share_the_last_one() {
+    loom::model(|| {
+        let (a, b) = (bucket(per_hour(1)), bucket(per_hour(2)));
+        let (other_a, other_b) = (a.clone(), b.clone());
+        let thread = thread::spawn(move || usize::from(other_b.and(&other_a).allow()));
+        let here = usize::from(a.and(&b).allow());
+        assert_eq!(here + thread.join().unwrap(), 1, "exactly one of them");
+        assert_eq!((left(&a), left(&b)), (0, 1), "the other one took nothing");
+    });
+}
+
+#[test]
+fn gate_and_allow_never_see_a_part() {
+    loom::model(|| {
+        let (a, b) = (bucket(per_hour(2)), bucket(per_hour(1)));
+        let (other_a, other_b) = (a.clone(), b.clone());
+        let thread = thread::spawn(move || (other_a.allow_at(at(0)), other_b.allow_at(at(0))));
+        let here = a.and(&b).allow();
+        let (of_a, of_b) = thread.join().unwrap();
+        assert!(of_a, "there are two of the first, so nobody stands in its way");
+        assert!(here != of_b, "one of them has the last of the second");
+        assert_eq!((left(&a), left(&b)), (u64::from(!here), 0));
+    });
+}
+
+#[test]
+fn gate_and_a_locked_limit_agree() {
+    loom::model(|| {
+        let a = bucket(per_hour(1));
+        let log = Limiter::builder(Quota::per_hour(2)).kind(Kind::SlidingLog).clock(Still::default()).build();
+        let (other_a, other_log) = (a.clone(), log.clone());
+        let thread = thread::spawn(move || other_log.and(&other_a).allow());
+        let here = a.and(&log).allow();
+        assert!(here != thread.join().unwrap());
+        assert_eq!((left(&a), log.peek_n_at(0, at(0)).remaining()), (0, 1));
+    });
+}
+
+#[test]
+fn gate_and_set_quota_never_mix_two_curves() {
+    loom::model(|| {
+        let (a, b) = (bucket(per_hour(3)), bucket(per_hour(3)));
+        assert!(a.allow_at(at(0)));
+        let other = a.clone();
+        let quota = Quota::every(Duration::from_nanos(10)).burst(5);
+        let thread = thread::spawn(move || other.set_quota_at(quota, at(0)));
+        let admitted = a.and(&b).allow();
+        thread.join().unwrap();
+        assert_eq!((admitted, left(&a), left(&b)), (true, 1, 2));
+    });
+}
+
+#[test]
+fn gate_wait_and_refund_never_hang() {
+    loom::model(|| {
+        let (a, b) = (bucket(per_hour(1)), bucket(per_hour(1)));
+        let held = a.reserve_n_at(1, at(0)).expect("one is there");
+        let thread = thread::spawn(move || held.refund_at(1, at(0)));
+        assert!(block_on(async { a.and(&b).wait().await.map(drop) }).is_ok());
+        thread.join().unwrap();
+        assert_eq!((left(&a), left(&b)), (0, 0));
+    });
+}
+
+#[test]
+fn gate_wait_and_release_never_hang() {
+    loom::model(|| {
+        let (rate, slots) = (bucket(per_hour(1)), ConcurrencyLimit::new(1));
+        let held = slots.try_acquire().expect("one is free").into_owned();
+        let thread = thread::spawn(move || drop(held));
+        assert!(block_on(async { rate.and(&slots).wait().await.map(drop) }).is_ok());
+        thread.join().unwrap();
+        assert_eq!((left(&rate), slots.in_use()), (0, 0));
+    });
+}
+
+#[test]
+fn a_gate_and_a_slot_that_comes_back() {
+    loom::model(|| {
+        let (rate, slots) = (bucket(per_hour(2)), ConcurrencyLimit::new(1));
+        let held = slots.try_acquire().expect("one is free").into_owned();
+        let other = slots.clone();
+        let thread = thread::spawn(move || {
+            drop(held);
+            other.try_acquire().is_some()
+        });
+        let here = rate.and(&slots).acquire();
+        let there = thread.join().unwrap();
+        assert!(there || here.is_ok(), "it was free for somebody");
+        assert_eq!(left(&rate), if here.is_ok() { 1 } else { 2 });
+        drop(here);
+        assert_eq!(slots.in_use(), 0);
+    });
+}
+
+#[test]
+fn release_and_cancel_hand_the_slot_on() {
+    loom::model(|| {
+        let slots = ConcurrencyLimit::new(1);
+        let held = slots.try_acquire().expect("one is free").into_owned();
+        let other = slots.clone();
+        let thread = thread::spawn(move || block_on(async { other.acquire().await.map(drop) }));
+        {
+            let mut acquire = std::pin::pin!(slots.acquire());
+            let polled = acquire.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            drop(held);
+            drop(polled);
+        }
+        assert_eq!(thread.join().unwrap(), Ok(()), "whoever stays is served");
+        assert_eq!((slots.in_use(), slots.waiting()), (0, 0));
+    });
+}
+
+#[test]
+fn acquire_and_set_limit_never_hang() {
+    loom::model(|| {
+        let slots = ConcurrencyLimit::new(0);
+        let other = slots.clone();
+        let thread = thread::spawn(move || other.set_limit(1));
+        block_on(async { slots.acquire().await.map(drop) }).expect("a pause is over");
+        thread.join().unwrap();
+        assert_eq!((slots.in_use(), slots.limit(), slots.waiting()), (0, 1, 0));
+    });
+}
+
+#[test]
+fn acquire_and_a_smaller_limit() {
+    loom::model(|| {
+        let slots = ConcurrencyLimit::new(2);
+        let other = slots.clone();
+        let thread = thread::spawn(move || other.set_limit(1));
+        let (first, second) = (slots.try_acquire(), slots.try_acquire());
+        thread.join().unwrap();
+        assert!(first.is_some());
+        assert!(slots.try_acquire().is_none(), "{} in use", slots.in_use());
+        let held = 1 + u64::from(second.is_some());
+        assert_eq!(slots.in_use(), held);
+        drop((first, second));
+        assert!(slots.try_acquire_n(2).is_none() && slots.try_acquire().is_some());
     });
 }
 

@@ -1,11 +1,13 @@
 //! The cell of an algorithm chosen at run time.
 
 use tollgate_core::{
-    Algorithm, AnyAlgorithm, AnyState, Ask, Claim, Decision, FixedWindow, GiveBack, LeakyBucket, PacedWindow,
-    Quota, Tick, TokenBucket,
+    Algorithm, AnyAlgorithm, AnyChange, AnyState, Ask, Claim, Decision, FixedWindow, GiveBack, LeakyBucket,
+    PacedWindow, Quota, Tick, TokenBucket,
 };
 
-use super::{AtomicCell, Cell, LockedCell, Retuned, Taken};
+use super::atomic::LevelPlan;
+use super::locked::LockedPlan;
+use super::{AtomicCell, Cell, LockedCell, One, Prepared, Retuned, Taken, Taking};
 
 /// A cell for any algorithm: atomic where one word is enough, locked otherwise.
 #[derive(Debug)]
@@ -35,7 +37,32 @@ macro_rules! each {
     };
 }
 
+/// Runs `$body` with the cell and its own kind of plan; a plan of another kind was never made here.
+macro_rules! with_plan {
+    ($self:expr, $plan:expr, |$cell:ident, $inner:ident| $body:expr, $otherwise:expr) => {
+        match ($self, $plan) {
+            (Self::TokenBucket($cell), AnyPlan::Level($inner)) => $body,
+            (Self::LeakyBucket($cell), AnyPlan::Level($inner)) => $body,
+            (Self::FixedWindow($cell), AnyPlan::Level($inner)) => $body,
+            (Self::PacedWindow($cell), AnyPlan::Level($inner)) => $body,
+            (Self::Locked($cell), AnyPlan::Locked($inner)) => $body,
+            _ => $otherwise,
+        }
+    };
+}
+
+/// What is to be written to an [`AnyCell`].
+#[derive(Clone, Debug)]
+pub enum AnyPlan {
+    /// One word.
+    Level(LevelPlan),
+    /// More than that.
+    Locked(LockedPlan<AnyChange>),
+}
+
 impl Cell<AnyAlgorithm> for AnyCell {
+    type Plan = AnyPlan;
+
     fn new(algorithm: AnyAlgorithm) -> Self {
         match algorithm {
             AnyAlgorithm::TokenBucket(curve) => Self::TokenBucket(AtomicCell::new(curve)),
@@ -68,6 +95,62 @@ impl Cell<AnyAlgorithm> for AnyCell {
     #[inline]
     fn quick_take(&self, now: Tick, ask: Ask) -> Option<Taken> {
         each!(self, cell => cell.quick_take(now, ask))
+    }
+
+    #[inline]
+    fn quick_prepare(&self, now: Tick, ask: Ask) -> Option<Prepared<AnyPlan>> {
+        Some(match self {
+            Self::TokenBucket(cell) => cell.quick_prepare(now, ask)?.map(AnyPlan::Level),
+            Self::LeakyBucket(cell) => cell.quick_prepare(now, ask)?.map(AnyPlan::Level),
+            Self::FixedWindow(cell) => cell.quick_prepare(now, ask)?.map(AnyPlan::Level),
+            Self::PacedWindow(cell) => cell.quick_prepare(now, ask)?.map(AnyPlan::Level),
+            Self::Locked(cell) => cell.quick_prepare(now, ask)?.map(AnyPlan::Locked),
+        })
+    }
+
+    #[inline]
+    fn quick_one(&self, now: Tick) -> Option<One> {
+        each!(self, cell => cell.quick_one(now))
+    }
+
+    #[inline]
+    fn hold_one(&self, plan: &LevelPlan) -> bool {
+        each!(self, cell => cell.hold_one(plan))
+    }
+
+    #[inline]
+    fn commit_one(&self, plan: &LevelPlan) {
+        each!(self, cell => cell.commit_one(plan));
+    }
+
+    #[inline]
+    fn let_go_one(&self, plan: &LevelPlan) {
+        each!(self, cell => cell.let_go_one(plan));
+    }
+
+    fn prepare(&self, now: Tick, ask: Ask) -> Prepared<AnyPlan> {
+        match self {
+            Self::TokenBucket(cell) => cell.prepare(now, ask).map(AnyPlan::Level),
+            Self::LeakyBucket(cell) => cell.prepare(now, ask).map(AnyPlan::Level),
+            Self::FixedWindow(cell) => cell.prepare(now, ask).map(AnyPlan::Level),
+            Self::PacedWindow(cell) => cell.prepare(now, ask).map(AnyPlan::Level),
+            Self::Locked(cell) => cell.prepare(now, ask).map(AnyPlan::Locked),
+        }
+    }
+
+    #[inline]
+    fn hold(&self, plan: &AnyPlan) -> bool {
+        with_plan!(self, plan, |cell, plan| cell.hold(plan), false)
+    }
+
+    #[inline]
+    fn commit(&self, plan: AnyPlan) {
+        with_plan!(self, plan, |cell, plan| cell.commit(plan), ());
+    }
+
+    #[inline]
+    fn let_go(&self, plan: &AnyPlan) {
+        with_plan!(self, plan, |cell, plan| cell.let_go(plan), ());
     }
 
     fn take(&self, now: Tick, ask: Ask) -> Taken {
@@ -116,6 +199,14 @@ impl Cell<AnyAlgorithm> for AnyCell {
         each!(self, cell => cell.give_back(back, now))
     }
 
+    fn can_return_early(&self) -> bool {
+        each!(self, cell => cell.can_return_early())
+    }
+
+    fn undo(&self, claim: Claim, rise: u64) -> bool {
+        each!(self, cell => cell.undo(claim, rise))
+    }
+
     fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {
         each!(self, cell => cell.give_back_carried(back, now))
     }
@@ -136,6 +227,14 @@ impl Cell<AnyAlgorithm> for AnyCell {
             Self::PacedWindow(cell) => retuned(AnyAlgorithm::PacedWindow, cell.retune(now, quota)),
             Self::Locked(cell) => cell.retune(now, quota),
         }
+    }
+}
+
+impl<P> Prepared<P> {
+    #[inline]
+    fn map<Q>(self, wrap: impl FnOnce(P) -> Q) -> Prepared<Q> {
+        let taking = self.taking.map(|Taking { plan, rise, claim }| Taking { plan: wrap(plan), rise, claim });
+        Prepared { decision: self.decision, taking }
     }
 }
 

@@ -17,15 +17,19 @@
 //! ever had, writes the numbers, and only then the cell is opened, with a new version. Whoever finds the same version in
 //! steps 1 and 4 has read only numbers of that curve, and a level no younger. If the curve changes after that, so does
 //! the level, and the old one never comes back: step 5 fails.
+//!
+//! A gate changes several cells together. It puts [`HELD`] in the place of each level it is about to change, and the new
+//! levels in their places once it has them all. Whoever finds a level held waits until it is back; so a change of quota,
+//! which changes the level before the numbers, waits too, and a held curve is the one that was prepared.
 
 use std::marker::PhantomData;
 
 use tollgate_core::{
-    Algorithm, Ask, Band, CLOSED, CURVE_WORDS, Claim, Curve, Decision, GiveBack, Quota, Step, Tick,
+    Algorithm, Ask, Band, CLOSED, CURVE_WORDS, Claim, Curve, Decision, GiveBack, HELD, Quota, Step, Tick,
 };
 
-use super::{Cell, Held, Retuned, Taken};
-use crate::sync::{AtomicU64, Ordering, fence};
+use super::{Cell, Held, One, Prepared, Retuned, Taken, Taking};
+use crate::sync::{AtomicU64, Ordering, fence, give_way};
 
 /// A cell for algorithms whose state is one word: lock-free, and a refusal writes nothing.
 #[derive(Debug)]
@@ -124,6 +128,9 @@ impl<C: Curve> AtomicCell<C> {
     ) -> Option<T> {
         let mut level = self.level.0.load(Ordering::Acquire);
         loop {
+            if level == HELD {
+                level = self.level_when_let_go();
+            }
             if !settled() {
                 return None;
             }
@@ -140,6 +147,28 @@ impl<C: Curve> AtomicCell<C> {
                     back_off();
                 }
             }
+        }
+    }
+
+    /// The level, once nobody holds it.
+    #[cold]
+    fn level_when_let_go(&self) -> u64 {
+        let mut times = 0;
+        loop {
+            match self.level.0.load(Ordering::Acquire) {
+                HELD => give_way(times),
+                level => return level,
+            }
+            times += 1;
+        }
+    }
+
+    /// The level, of which nobody is just making another.
+    #[inline]
+    fn level(&self) -> u64 {
+        match self.level.0.load(Ordering::Acquire) {
+            HELD => self.level_when_let_go(),
+            level => level,
         }
     }
 
@@ -210,6 +239,25 @@ impl<C: Curve> AtomicCell<C> {
     }
 }
 
+/// The level that was found, and the one to write.
+#[derive(Clone, Copy, Debug)]
+pub struct LevelPlan {
+    level: u64,
+    next: u64,
+}
+
+/// Decides, and says what to write.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+fn prepared<C: Curve>(curve: &C, level: u64, now: Tick, ask: Ask) -> Prepared<LevelPlan> {
+    let Step { change, decision } = curve.decide_level(level, now, ask);
+    let taking = change.map(|next| {
+        let claim = curve.claim(&next, ask.cost(), now + decision.delay());
+        Taking { plan: LevelPlan { level, next }, rise: next.saturating_sub(level), claim }
+    });
+    Prepared { decision, taking }
+}
+
 /// Decides, and makes out the receipt.
 #[inline]
 fn take<C: Curve>(curve: &C, level: u64, now: Tick, ask: Ask) -> (Option<u64>, Taken) {
@@ -223,6 +271,8 @@ impl<C> Cell<C> for AtomicCell<C>
 where
     C: Curve + Held + Algorithm<State = u64, Change = u64>,
 {
+    type Plan = LevelPlan;
+
     fn new(curve: C) -> Self {
         let words = curve.pack().map(AtomicU64::new);
         let (latch, gate) = (AtomicU64::new(CLOSED), AtomicU64::new(0));
@@ -268,6 +318,78 @@ where
         self.quick(|curve, level| take(&curve, level, now, ask))
     }
 
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "as for `prepared`")]
+    fn quick_prepare(&self, now: Tick, ask: Ask) -> Option<Prepared<LevelPlan>> {
+        self.quick(|curve, level| (None, prepared(&curve, level, now, ask)))
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick_one(&self, now: Tick) -> Option<One> {
+        let curve = &self.curve.0;
+        let version = curve.latch().load(Ordering::Acquire);
+        if C::LATCH.is_none() && is_shut(version) {
+            return None;
+        }
+        let word = |index| if C::LATCH == Some(index) { version } else { curve.word(index) };
+        let band = C::band_of_one(word, now);
+        let level = self.level.0.load(Ordering::Acquire);
+        if level == HELD || !is_still(curve.latch(), version) {
+            return None;
+        }
+        let start = level.max(band.floor);
+        if start <= band.brink {
+            // If the curve has changed since, so has the level, and it cannot be held.
+            let decision = C::admit_one(word, band, start, now);
+            return Some(One { decision, plan: LevelPlan { level, next: start + band.size } });
+        }
+        if band.floor > band.brink {
+            return None; // no band: shut, or not for the short way
+        }
+        let decision = C::refuse_one(word, band, start, now).filter(|_| is_still(curve.latch(), version))?;
+        Some(One { decision, plan: LevelPlan { level, next: level } })
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn hold_one(&self, plan: &LevelPlan) -> bool {
+        self.hold(plan)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn commit_one(&self, plan: &LevelPlan) {
+        self.level.0.store(plan.next, Ordering::Release);
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn let_go_one(&self, plan: &LevelPlan) {
+        self.let_go(plan);
+    }
+
+    fn prepare(&self, now: Tick, ask: Ask) -> Prepared<LevelPlan> {
+        self.exclusively(|curve, level| (None, prepared(&curve, level, now, ask)))
+    }
+
+    #[inline]
+    fn hold(&self, plan: &LevelPlan) -> bool {
+        // As in `update`: what was read of the curve counts as read before, and a curve that has changed fails here.
+        fence(Ordering::Acquire);
+        self.level.0.compare_exchange(plan.level, HELD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn commit(&self, plan: LevelPlan) {
+        self.level.0.store(plan.next, Ordering::Release);
+    }
+
+    #[inline]
+    fn let_go(&self, plan: &LevelPlan) {
+        self.level.0.store(plan.level, Ordering::Release);
+    }
+
     fn take(&self, now: Tick, ask: Ask) -> Taken {
         self.exclusively(|curve, level| take(&curve, level, now, ask))
     }
@@ -289,7 +411,7 @@ where
     }
 
     fn snapshot(&self) -> (C, u64) {
-        (self.curve.0.read(), self.level.0.load(Ordering::Acquire))
+        (self.curve.0.read(), self.level())
     }
 
     fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64> {
@@ -299,6 +421,21 @@ where
         })?;
         self.curve.0.fallen.fetch_add(fall, Ordering::Relaxed);
         Some(fall)
+    }
+
+    fn can_return_early(&self) -> bool {
+        true
+    }
+
+    fn undo(&self, claim: Claim, rise: u64) -> bool {
+        let undone = self.exclusively(|_, level| {
+            let next = level.checked_sub(rise).filter(|_| level == claim.mark);
+            (next, next.is_some())
+        });
+        if undone {
+            self.curve.0.fallen.fetch_add(rise, Ordering::Relaxed);
+        }
+        undone
     }
 
     /// Lifts the curve instead of lowering the level: a level that fell below those of the new curve could be one of the

@@ -26,9 +26,9 @@ use tollgate_core::{
     Algorithm, Ask, Claim, Curve, Decision, Draw, GiveBack, Quota, Sharded, Stock, Tick, TokenBucket,
 };
 
-use super::atomic::AtomicCell;
+use super::atomic::{AtomicCell, LevelPlan};
 use super::lanes::{Filled, Lanes};
-use super::{Cell, Retuned, Taken};
+use super::{Cell, One, Prepared, Retuned, Taken};
 use crate::sync::{AtomicU64, Ordering};
 
 /// A cell for a token bucket with tokens out on lease.
@@ -105,7 +105,10 @@ fn step(sharded: Sharded, stock: Stock, now: Tick, ask: Ask) -> (Option<Draw>, T
     (step.change, Taken { decision: step.decision, claim })
 }
 
+/// In a gate only the bucket counts: what lies in lanes is for those who come by themselves.
 impl Cell<Sharded> for LeasedCell {
+    type Plan = LevelPlan;
+
     fn new(sharded: Sharded) -> Self {
         Self {
             bucket: AtomicCell::new(sharded.bucket()),
@@ -162,6 +165,42 @@ impl Cell<Sharded> for LeasedCell {
         })?
     }
 
+    fn quick_prepare(&self, now: Tick, ask: Ask) -> Option<Prepared<LevelPlan>> {
+        self.bucket.quick_prepare(now, ask)
+    }
+
+    fn quick_one(&self, now: Tick) -> Option<One> {
+        self.bucket.quick_one(now)
+    }
+
+    fn hold_one(&self, plan: &LevelPlan) -> bool {
+        self.bucket.hold_one(plan)
+    }
+
+    fn commit_one(&self, plan: &LevelPlan) {
+        self.bucket.commit_one(plan);
+    }
+
+    fn let_go_one(&self, plan: &LevelPlan) {
+        self.bucket.let_go_one(plan);
+    }
+
+    fn prepare(&self, now: Tick, ask: Ask) -> Prepared<LevelPlan> {
+        self.bucket.prepare(now, ask)
+    }
+
+    fn hold(&self, plan: &LevelPlan) -> bool {
+        self.bucket.hold(plan)
+    }
+
+    fn commit(&self, plan: LevelPlan) {
+        self.bucket.commit(plan);
+    }
+
+    fn let_go(&self, plan: &LevelPlan) {
+        self.bucket.let_go(plan);
+    }
+
     fn take(&self, now: Tick, ask: Ask) -> Taken {
         self.lanes.take(|leased| {
             self.bucket.exclusively(|bucket, level| {
@@ -197,6 +236,14 @@ impl Cell<Sharded> for LeasedCell {
 
     fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64> {
         self.bucket.give_back(back, now)
+    }
+
+    fn can_return_early(&self) -> bool {
+        self.bucket.can_return_early()
+    }
+
+    fn undo(&self, claim: Claim, rise: u64) -> bool {
+        self.bucket.undo(claim, rise)
     }
 
     fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {

@@ -28,11 +28,12 @@ pub struct CoarseClock {
 }
 
 impl CoarseClock {
-    /// A clock that starts at zero now and is refreshed every `interval`, of at least 10 µs.
+    /// A clock that is refreshed every `interval`, of at least 10 µs; its origin is that of [`MonotonicClock`].
     pub fn new(interval: Duration) -> Self {
         let interval = interval.max(Duration::from_micros(10));
-        let reading = Arc::new(AtomicU64::new(0));
-        let (clock, weak) = (MonotonicClock::new(), Arc::downgrade(&reading));
+        let clock = MonotonicClock::new();
+        let reading = Arc::new(AtomicU64::new(clock.now().as_nanos()));
+        let weak = Arc::downgrade(&reading);
         std::thread::Builder::new()
             .name("tollgate-clock".to_owned())
             .spawn(move || refresh(&clock, &weak, interval))
@@ -54,5 +55,10 @@ impl Clock for CoarseClock {
     fn now(&self) -> Tick {
         // Relaxed: nothing else is published with the time.
         Tick::from_nanos(self.reading.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.reading, &other.reading)
     }
 }

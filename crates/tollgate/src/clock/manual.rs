@@ -86,6 +86,11 @@ impl Clock for ManualClock {
         Tick::from_nanos(self.shared.now.load(Ordering::SeqCst))
     }
 
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     fn timer(&self) -> Arc<dyn Timer> {
         Arc::new(self.clone())
     }

@@ -1,12 +1,13 @@
 //! The operating system's monotonic clock.
 
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use tollgate_core::Tick;
 
 use super::Clock;
 
-/// The operating system's monotonic clock; its origin is when it was made.
+/// The operating system's monotonic clock; all of a process are the same, and begin when the first one is made.
 ///
 /// # Examples
 /// ```
@@ -20,11 +21,14 @@ pub struct MonotonicClock {
     origin: Instant,
 }
 
+/// Where the time of this process begins.
+#[allow(clippy::disallowed_methods, reason = "this is where the time is read")]
+static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
 impl MonotonicClock {
-    /// A clock that starts at zero now.
-    #[allow(clippy::disallowed_methods, reason = "this is where the time is read")]
+    /// The process's clock.
     pub fn new() -> Self {
-        Self { origin: Instant::now() }
+        Self { origin: *ORIGIN }
     }
 }
 
@@ -39,5 +43,10 @@ impl Clock for MonotonicClock {
     #[allow(clippy::disallowed_methods, reason = "this is where the time is read")]
     fn now(&self) -> Tick {
         Tick::ZERO + self.origin.elapsed()
+    }
+
+    #[inline]
+    fn is_same(&self, _other: &Self) -> bool {
+        true
     }
 }

@@ -54,6 +54,10 @@ impl Clock for TokioClock {
         Tick::ZERO + self.origin.elapsed()
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        self.origin == other.origin && self.handle.id() == other.handle.id()
+    }
+
     fn timer(&self) -> Arc<dyn Timer> {
         Arc::new(TokioTimer { handle: self.handle.clone() })
     }
@@ -84,7 +88,8 @@ impl Default for TokioTimer {
 
 impl Timer for TokioTimer {
     fn wake_after(&self, delay: Duration, waker: Waker) {
-        let bell = Bell { waker: Some(waker), delay, clock: MonotonicClock::new() };
+        let clock = MonotonicClock::new();
+        let bell = Bell { waker: Some(waker), due: clock.now() + delay, clock };
         self.handle.spawn(async move {
             tokio::time::sleep(delay).await;
             bell.ring();
@@ -95,7 +100,7 @@ impl Timer for TokioTimer {
 /// Rings even if the runtime goes away before it is time, or has no timer: then the process's own timer takes over.
 struct Bell {
     waker: Option<Waker>,
-    delay: Duration,
+    due: Tick,
     clock: MonotonicClock,
 }
 
@@ -110,8 +115,7 @@ impl Bell {
 impl Drop for Bell {
     fn drop(&mut self) {
         if let Some(waker) = self.waker.take() {
-            let passed = self.clock.now().since(Tick::ZERO);
-            ThreadTimer::shared().wake_after(self.delay.saturating_sub(passed), waker);
+            ThreadTimer::shared().wake_after(self.due.since(self.clock.now()), waker);
         }
     }
 }

@@ -72,7 +72,7 @@ impl<A: Held, C: Clock> Lines<A, C> {
     pub(crate) fn open(&self, shard: &mut Shard<A>, print: u64, start: Start<A>, clock: &C) -> Limiter<A, C> {
         let Start { quota, algorithm, state, plan } = start;
         let timer = Arc::clone(&self.timer);
-        let shared = Shared::new(algorithm, quota, clock.clone(), timer, self.longest_queue);
+        let shared = Shared::new(algorithm, quota, clock.clone(), timer, self.longest_queue, None);
         shared.cell.put(state);
         let limiter = Limiter { shared: Arc::new(shared) };
         lock(&self.by_print).insert(print, Line { limiter: limiter.clone(), plan });

@@ -1,0 +1,197 @@
+//! Waiting for a turn at a gate.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tollgate_core::Tick;
+
+use super::line::Line;
+use super::member::Member;
+use super::permit::Permit;
+use super::tally::{GateDecision, GateRefused};
+use super::{Gate, time_by};
+use crate::queue::FORGIVEN;
+use crate::timer::{ThreadTimer, Timer};
+use crate::wait::{WaitError, block_on};
+
+/// A turn at a [`Gate`] to wait for: a future, or [`block`](Self::block) on it from a thread.
+///
+/// First come, first served. Nothing happens before the first poll.
+///
+/// # Cancel safety
+/// Dropping it at any moment loses nothing: nothing is taken before it is seen.
+#[must_use = "a wait does nothing unless it is awaited or blocked on"]
+pub struct GateWait<'a, M: Member> {
+    gate: &'a Gate<M>,
+    n: u64,
+    deadline: Tick,
+    place: Option<Place>,
+}
+
+/// A place in the line.
+#[derive(Debug)]
+struct Place {
+    line: Arc<Line>,
+    ticket: u64,
+    since: Tick,
+    /// What the limits wake when something comes back.
+    waker: Waker,
+    is_watching: bool,
+}
+
+impl<'a, M: Member> GateWait<'a, M> {
+    pub(super) fn new(gate: &'a Gate<M>, n: u64) -> Self {
+        Self { gate, n, deadline: Tick::MAX, place: None }
+    }
+
+    /// Waits no longer than `patience` from now. What cannot be had by then is refused at once, with the time it would
+    /// have taken.
+    pub fn within(self, patience: Duration) -> Self {
+        let deadline = self.gate.now() + patience;
+        self.until(deadline)
+    }
+
+    /// Waits no longer than until `deadline`, by the first clock among the limits.
+    pub fn until(mut self, deadline: Tick) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Waits on this thread.
+    ///
+    /// # Errors
+    /// As for the future: see [`WaitError`].
+    pub fn block(self) -> Result<Permit<M>, WaitError> {
+        block_on(self)
+    }
+
+    fn timer(&self) -> Arc<dyn Timer> {
+        self.gate.members.timer().unwrap_or_else(ThreadTimer::shared)
+    }
+
+    /// Takes without waiting, or lines up.
+    fn begin(&mut self) -> Result<Option<Permit<M>>, WaitError> {
+        let now = self.gate.now();
+        let line = self.gate.line.get_or_make();
+        if self.gate.members.is_closed() {
+            return Err(WaitError::Closed);
+        }
+        if line.len() == 0 {
+            match self.gate.acquire_n(self.n) {
+                Ok(permit) => return Ok(Some(permit)),
+                Err(GateRefused(decision)) => self.may_wait(&decision, now)?,
+            }
+        } else {
+            self.may_wait(&self.gate.peek_n(self.n), now)?;
+            self.may_wait_behind(&line.costs(), now)?;
+        }
+        let ticket = line.join(self.n)?;
+        let (line, waker) = (Arc::clone(line), Waker::from(Arc::clone(line)));
+        if self.deadline < Tick::MAX {
+            let patience = self.deadline.since(now) + Duration::from_nanos(1);
+            line.set_deadline(&*self.timer(), patience, ticket);
+        }
+        self.place = Some(Place { line, ticket, since: now, waker, is_watching: false });
+        Ok(None)
+    }
+
+    /// Whether it makes sense to wait after this answer.
+    fn may_wait(&self, decision: &GateDecision, now: Tick) -> Result<(), WaitError> {
+        match decision.retry_after() {
+            None => Err(WaitError::Never { cost: self.n, limit: decision.limit() }),
+            Some(wait) if now + wait > self.deadline => Err(WaitError::TooLate { would_take: wait }),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Whether its turn can come before its deadline, with those who are in line already.
+    fn may_wait_behind(&self, ahead: &[u64], now: Tick) -> Result<(), WaitError> {
+        if self.deadline == Tick::MAX {
+            return Ok(());
+        }
+        match self.gate.foreseen(ahead, self.n) {
+            Some(would_take) if now + would_take > self.deadline => Err(WaitError::TooLate { would_take }),
+            _ => Ok(()), // what can never be had by one ahead is refused when its turn comes
+        }
+    }
+
+    /// Tries if it is its turn. `None`: it goes on waiting.
+    fn step(&mut self, waker: &Waker) -> Option<Result<Permit<M>, WaitError>> {
+        let gate = self.gate;
+        let now = time_by(&gate.members);
+        let place = self.place.as_mut().expect("in line since the first poll");
+        let is_head = place.line.is_head(place.ticket, waker);
+        let late = if is_head { self.deadline + FORGIVEN } else { self.deadline };
+        if now > late {
+            return Some(Err(WaitError::TooLate { would_take: now.since(place.since) }));
+        }
+        if !is_head {
+            return None;
+        }
+        // First watch, then look: whatever comes back from now on is heard of.
+        place.is_watching = true;
+        gate.members.watch(&place.waker);
+        if gate.members.is_closed() {
+            return Some(Err(WaitError::Closed));
+        }
+        let decision = match gate.acquire_n(self.n) {
+            Ok(permit) => return Some(Ok(permit)),
+            Err(GateRefused(decision)) => decision,
+        };
+        if let Err(error) = self.may_wait(&decision, now) {
+            return Some(Err(error));
+        }
+        if let Some(wait) = decision.retry_after().filter(|wait| *wait > Duration::ZERO) {
+            let place = self.place.as_ref().expect("still in line");
+            place.line.set_alarm(&*self.timer(), now, wait);
+        }
+        None
+    }
+
+    fn leave(&mut self) {
+        if let Some(place) = self.place.take() {
+            if place.is_watching {
+                self.gate.members.unwatch(&place.waker);
+            }
+            place.line.leave(place.ticket);
+        }
+    }
+}
+
+impl<M: Member> Future for GateWait<'_, M> {
+    type Output = Result<Permit<M>, WaitError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.place.is_none() {
+            match self.begin() {
+                Ok(Some(permit)) => return Poll::Ready(Ok(permit)),
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        match self.step(context.waker()) {
+            None => Poll::Pending,
+            Some(outcome) => {
+                self.leave();
+                Poll::Ready(outcome)
+            }
+        }
+    }
+}
+
+impl<M: Member> Drop for GateWait<'_, M> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<M: Member> fmt::Debug for GateWait<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("GateWait");
+        debug.field("n", &self.n).field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
