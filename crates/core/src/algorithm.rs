@@ -111,6 +111,12 @@ pub trait Algorithm: Clone + fmt::Debug {
         None
     }
 
+    /// Whether a claim that was decided as of a later moment can be given back before that moment. Not where deciding forgets
+    /// what will be over by then: that would be missing.
+    fn can_return_early(&self) -> bool {
+        false
+    }
+
     /// Whether the state decides like a fresh one from `now` on, so that it may be forgotten.
     fn is_idle(&self, state: &Self::State, now: Tick) -> bool;
 

@@ -328,6 +328,10 @@ impl Algorithm for AnyAlgorithm {
         }
     }
 
+    fn can_return_early(&self) -> bool {
+        with_inner!(self, &AnyState::Fresh, |algorithm, _state, wrap| algorithm.can_return_early())
+    }
+
     fn is_idle(&self, state: &AnyState, now: Tick) -> bool {
         with_inner!(self, state, |algorithm, state, wrap| algorithm.is_idle(state, now))
     }

@@ -270,6 +270,10 @@ impl<C: Curve> Algorithm for C {
         (held > 0).then_some(Claim { cost: claim.cost.min(held), act: claim.act, mark })
     }
 
+    fn can_return_early(&self) -> bool {
+        true
+    }
+
     fn is_idle(&self, level: &u64, now: Tick) -> bool {
         self.is_unlimited() || self.reset_ns(*level, now) == 0
     }

@@ -218,6 +218,10 @@ impl Algorithm for Sharded {
         self.bucket.carried(claim, &stock.level, now, &new.bucket, &new_stock.level)
     }
 
+    fn can_return_early(&self) -> bool {
+        true
+    }
+
     fn is_idle(&self, stock: &Stock, now: Tick) -> bool {
         stock.leased == 0 && self.bucket.is_idle(&stock.level, now)
     }

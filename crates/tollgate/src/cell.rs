@@ -155,10 +155,6 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
     /// Gives back what can be: how far the state [fell](Algorithm::fall), or `None` if nothing could be.
     fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64>;
 
-    /// Whether a claim that was decided as of a later moment can be given back before that moment. Not where deciding forgets what
-    /// will be over by then: that would be missing.
-    fn can_return_early(&self) -> bool;
-
     /// Takes a claim back as if it had never been made: the state falls by as much as it rose. Only if nothing was taken or
     /// given back since; whether it was so.
     fn undo(&self, claim: Claim, rise: u64) -> bool;

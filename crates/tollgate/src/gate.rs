@@ -16,8 +16,9 @@ use tollgate_core::Tick;
 use crate::clock::{Clock, MonotonicClock};
 use crate::sync::give_way;
 use line::LineHandle;
-use member::{Call, Part, Repeated, Share};
-use tally::Tally;
+use member::Repeated;
+pub(crate) use member::{Call, Id, Part, Reading, Settling, Share};
+pub(crate) use tally::{Tally, postponed};
 
 pub use compose::{And, Costing};
 pub use member::Member;

@@ -7,6 +7,7 @@
 mod cap;
 mod hash;
 mod line;
+mod member;
 mod plans;
 mod prefetch;
 mod reservation;
@@ -27,15 +28,18 @@ use tollgate_core::{AnyAlgorithm, Ask, Decision, Kind, Quota, Tick, TokenBucket}
 use crate::cell::Held;
 use crate::clock::{Clock, DefaultClock};
 use crate::limiter::Limiter;
+use crate::name::{Name, intern};
 use crate::queue::{Epoch, LONGEST_QUEUE};
 use crate::reservation::Refused;
-use crate::sync::{Light, LightGuard, Mutex, lock};
+use crate::sync::{Light, LightGuard, Mutex, give_way, lock};
 use crate::timer::Timer;
 use crate::wait::{Wait, WaitError};
+use crate::watch::Watchers;
 pub use cap::AtCap;
 use cap::Room;
 use hash::Seed;
 use line::Lines;
+pub use member::KeyOf;
 use plans::Plans;
 pub use reservation::KeyedReservation;
 use reservation::Slot;
@@ -81,6 +85,9 @@ struct Store<K: ?Sized, A: Held, C: Clock> {
     /// Keys that somebody waits for.
     lines: Lines<A, C>,
     closed: AtomicBool,
+    /// The gates that wait for something to come back.
+    watchers: Watchers,
+    name: Option<Name>,
     keys: PhantomData<fn(&K)>,
 }
 
@@ -141,6 +148,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
             at_cap: AtCap::default(),
             timer: None,
             longest_queue: LONGEST_QUEUE,
+            name: None,
         }
     }
 }
@@ -360,22 +368,28 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         self.store.lines.len()
     }
 
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.store.closed.load(Ordering::SeqCst)
+    }
+
     /// Ends all waiting, as [`Limiter::close`](crate::Limiter::close) does.
     pub fn close(&self) {
         self.store.closed.store(true, Ordering::SeqCst);
         self.store.lines.close();
+        self.store.watchers.tell();
     }
 
     /// Takes without waiting, or lines up.
     fn turn(&self, key: &K, cost: u64) -> Result<Turn<K, A, C>, WaitError> {
-        if self.store.closed.load(Ordering::SeqCst) {
+        if self.is_closed() {
             return Err(WaitError::Closed);
         }
         let (now, print) = (self.now(), self.store.seed.print(key));
         let Store { common, lines, clock, .. } = &*self.store;
         let mut query = Query { print, plan: common.plan_of_new(), now, ask: Ask::now(cost) };
         let limiter = loop {
-            let mut shard = self.store.shard(print);
+            let mut shard = self.store.free_shard(print);
             if let Some(limiter) = self.store.own_limiter(&mut shard, print, now) {
                 break limiter;
             }
@@ -398,7 +412,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                 _ => return Err(WaitError::Full { waiting: lines.len() }),
             }
         };
-        if self.store.closed.load(Ordering::SeqCst) {
+        if self.is_closed() {
             return Err(WaitError::Closed); // it was closed before this line was seen
         }
         Ok(Turn::Wait(Wait::new(Cow::Owned(limiter.shared), cost)))
@@ -421,7 +435,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// Charges a key of which only the fingerprint is at hand.
     fn charge_known(&self, print: u64, plan: u32, extra: u64, now: Tick) {
         let query = Query { print, plan: Some(plan), now, ask: Ask::now(extra) };
-        let mut shard = self.store.shard(print);
+        let mut shard = self.store.free_shard(print);
         if let Some(limiter) = self.store.own_limiter(&mut shard, print, now) {
             drop(shard);
             limiter.charge_at(extra, now);
@@ -433,9 +447,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     fn give_back(&self, print: u64, receipt: Receipt, amount: u64, now: Tick) {
         let common = &self.store.common;
-        let mut shard = self.store.shard(print);
+        let mut shard = self.store.free_shard(print);
         let Some(limiter) = self.store.own_limiter(&mut shard, print, now) else {
-            return shard.give_back(common, print, receipt, amount, now);
+            shard.give_back(common, print, receipt, amount, now);
+            drop(shard);
+            return self.store.watchers.tell();
         };
         let claim = shard.worth(common, print, receipt, receipt.plan);
         drop(shard);
@@ -447,13 +463,14 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// Forgets a key: it starts afresh, and what was taken of it can no longer be given back. Whether it was known.
     pub fn reset(&self, key: &K) -> bool {
         let (print, now) = (self.store.seed.print(key), self.now());
-        let mut shard = self.store.shard(print);
+        let mut shard = self.store.free_shard(print);
         let limiter = self.store.own_limiter(&mut shard, print, now);
         let was_known = shard.reset(&self.store.common, print);
         drop(shard);
         if let Some(limiter) = &limiter {
             limiter.shared.reset(now);
         }
+        self.store.watchers.tell();
         was_known || limiter.is_some()
     }
 
@@ -468,9 +485,18 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let mut rest = lock(&self.store.rest);
         rest.set_quota(quota, now, &self.store.common.plans);
         for shard in &self.store.shards {
-            shard.0.lock().set_quota(&self.store.common, quota, now);
+            for times in 0.. {
+                let mut shard = shard.0.lock();
+                if !shard.holds_any() {
+                    shard.set_quota(&self.store.common, quota, now);
+                    break;
+                }
+                drop(shard);
+                give_way(times);
+            }
         }
         self.store.lines.set_quota(quota, now);
+        self.store.watchers.tell();
     }
 
     /// The quota of keys that have none of their own.
@@ -487,7 +513,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     pub fn refresh_at(&self, key: &K, now: Tick) {
         let (print, plan) = (self.store.seed.print(key), self.store.plan(key));
         if plan > 0 {
-            self.store.shard(print).set_plan(&self.store.common, print, plan, now);
+            self.store.free_shard(print).set_plan(&self.store.common, print, plan, now);
             self.store.lines.set_plan(print, plan, self.store.common.plans.get(plan).quota, now);
         }
     }
@@ -504,7 +530,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             while !shard.0.lock().sweep(&self.store.common, now, LINES_PER_SWEEP) {}
         }
         for print in self.store.lines.prints() {
-            self.store.own_limiter(&mut self.store.shard(print), print, now); // moves back what is not needed
+            self.store.own_limiter(&mut self.store.free_shard(print), print, now); // moves back what is not needed
         }
     }
 
@@ -608,7 +634,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let Store { seed, common, .. } = &*self.store;
         let mut query = Query { print: seed.print(key), plan: common.plan_of_new(), now, ask };
         loop {
-            let mut shard = self.store.shard(query.print);
+            let mut shard = self.store.free_shard(query.print);
             if let Some(limiter) = self.store.own_limiter(&mut shard, query.print, now) {
                 return Err(limiter);
             }
@@ -631,6 +657,19 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
     #[inline]
     fn shard(&self, print: u64) -> LightGuard<'_, Shard<A>> {
         self.shards[(print >> self.shift) as usize].0.lock()
+    }
+
+    /// The shard of a key that nobody has in hand.
+    fn free_shard(&self, print: u64) -> LightGuard<'_, Shard<A>> {
+        for times in 0.. {
+            let shard = self.shard(print);
+            if !shard.is_held(print) {
+                return shard;
+            }
+            drop(shard);
+            give_way(times);
+        }
+        unreachable!("it is tried for as long as it takes")
     }
 
     /// The number of the plan of a key.
@@ -712,6 +751,7 @@ pub struct KeyedBuilder<K: ?Sized, A, C> {
     at_cap: AtCap,
     timer: Option<Arc<dyn Timer>>,
     longest_queue: usize,
+    name: Option<Name>,
 }
 
 impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
@@ -725,15 +765,17 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         self,
         make: impl Fn(Quota) -> B + Send + Sync + 'static,
     ) -> KeyedBuilder<K, B, C> {
-        let Self { quota, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, .. } = self;
+        let Self { quota, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name, .. } =
+            self;
         let make = Box::new(make);
-        KeyedBuilder { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue }
+        KeyedBuilder { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name }
     }
 
     /// Uses `clock`, and its timer unless another is set.
     pub fn clock<D: Clock>(self, clock: D) -> KeyedBuilder<K, A, D> {
-        let Self { quota, make, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, .. } = self;
-        KeyedBuilder { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue }
+        let Self { quota, make, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name, .. } =
+            self;
+        KeyedBuilder { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name }
     }
 
     /// Gives each key the quota that `quota_of` says. It is asked when a key is new to the store, and again by
@@ -762,6 +804,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         Self { longest_queue: waiters, ..self }
     }
 
+    /// Names it, so that the decision of a [`Gate`](crate::Gate) can say which of its limits decided. Names are kept for good.
+    pub fn name(self, name: &str) -> Self {
+        Self { name: Some(intern(name)), ..self }
+    }
+
     /// What happens to new keys when there is no room for them.
     pub fn at_cap(self, at_cap: AtCap) -> Self {
         Self { at_cap, ..self }
@@ -769,7 +816,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
 
     /// The limiter.
     pub fn build(self) -> KeyedLimiter<K, A, C> {
-        let Self { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue } = self;
+        let Self { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name } =
+            self;
         let algorithm = make(quota);
         let common = Common {
             plans: Plans::new(make),
@@ -788,6 +836,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             rest: Mutex::new(Rest { quota, algorithm, overflow: A::State::default() }),
             lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue),
             closed: AtomicBool::new(false),
+            watchers: Watchers::default(),
+            name,
             clock,
             keys: PhantomData,
         };

@@ -581,3 +581,21 @@ fn keyed_refund_against_sweep() {
         assert_eq!(admitted, 2, "what came back came back once");
     });
 }
+
+#[test]
+fn gate_of_keys_and_allow_never_see_a_part() {
+    loom::model(|| {
+        let keyed: KeyedLimiter<u64, _, _> =
+            KeyedLimiter::builder(per_hour(1)).max_keys(256).clock(Still::default()).build();
+        let other = keyed.clone();
+        let thread = thread::spawn(move || other.allow_at(&1, at(0)));
+        let both = keyed.key(&1).and(keyed.key(&2)).allow();
+        let alone = thread.join().unwrap();
+        assert!(both != alone, "one of them has the only one of the first");
+        assert_eq!(
+            keyed.peek_n_at(&2, 0, at(0)).remaining(),
+            u64::from(!both),
+            "and the second is as it was or taken"
+        );
+    });
+}

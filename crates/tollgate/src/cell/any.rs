@@ -199,10 +199,6 @@ impl Cell<AnyAlgorithm> for AnyCell {
         each!(self, cell => cell.give_back(back, now))
     }
 
-    fn can_return_early(&self) -> bool {
-        each!(self, cell => cell.can_return_early())
-    }
-
     fn undo(&self, claim: Claim, rise: u64) -> bool {
         each!(self, cell => cell.undo(claim, rise))
     }

@@ -423,10 +423,6 @@ where
         Some(fall)
     }
 
-    fn can_return_early(&self) -> bool {
-        true
-    }
-
     fn undo(&self, claim: Claim, rise: u64) -> bool {
         let undone = self.exclusively(|_, level| {
             let next = level.checked_sub(rise).filter(|_| level == claim.mark);

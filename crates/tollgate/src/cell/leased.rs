@@ -238,10 +238,6 @@ impl Cell<Sharded> for LeasedCell {
         self.bucket.give_back(back, now)
     }
 
-    fn can_return_early(&self) -> bool {
-        self.bucket.can_return_early()
-    }
-
     fn undo(&self, claim: Claim, rise: u64) -> bool {
         self.bucket.undo(claim, rise)
     }

@@ -167,10 +167,6 @@ impl<A: Held> Cell<A> for LockedCell<A> {
         Some(fall)
     }
 
-    fn can_return_early(&self) -> bool {
-        false
-    }
-
     /// Not needed: these states keep each claim at its moment, and lose nothing by giving it back.
     fn undo(&self, _claim: Claim, _rise: u64) -> bool {
         false

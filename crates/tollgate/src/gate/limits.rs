@@ -160,7 +160,7 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
         let now = self.shared.clock.now();
         let is_early = is_postponed && claim.is_some_and(|(claim, _)| now < claim.act);
         match claim {
-            _ if actual < cost && is_early && !self.shared.cell.can_return_early() => {}
+            _ if actual < cost && is_early && !self.shared.cell.algorithm().can_return_early() => {}
             Some((claim, rise)) if how.is_unused() => self.shared.undo(claim, rise, epoch, now),
             Some((claim, _)) if actual < cost => self.shared.give_back(claim, cost - actual, epoch, now),
             _ => self.shared.charge(actual - cost, now),

@@ -46,6 +46,16 @@ impl<A: Held, C: Clock> Lines<A, C> {
         Self { by_print: Mutex::default(), timer, longest_queue }
     }
 
+    /// What wakes those who wait.
+    pub(crate) fn timer(&self) -> Arc<dyn Timer> {
+        Arc::clone(&self.timer)
+    }
+
+    /// Whether a key has a limiter of its own, needed or not.
+    pub(crate) fn has(&self, print: u64) -> bool {
+        lock(&self.by_print).contains_key(&print)
+    }
+
     pub(crate) fn len(&self) -> usize {
         lock(&self.by_print).len()
     }

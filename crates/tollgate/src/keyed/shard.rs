@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
+use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Step, Tick};
 
 use super::cap::{AtCap, Room};
 use super::line::Start;
@@ -90,6 +90,29 @@ struct Account {
     forgotten: u64,
 }
 
+/// What taking something of a key would write.
+#[derive(Debug)]
+pub(crate) struct Drawn<A: Algorithm> {
+    plan: u32,
+    generation: u64,
+    /// The state that was found; `None` if the key is new.
+    before: Option<A::State>,
+    /// The state to write, and the claim; `None` if nothing is taken.
+    after: Option<(A::State, Claim)>,
+    now: Tick,
+}
+
+impl<A: Algorithm> Drawn<A> {
+    pub(crate) fn takes(&self) -> bool {
+        self.after.is_some()
+    }
+
+    /// Whether a key must be put in.
+    pub(crate) fn is_new(&self) -> bool {
+        self.before.is_none() && self.takes()
+    }
+}
+
 /// A change of quota that not all segments have gone through.
 #[derive(Debug)]
 struct Change<A> {
@@ -114,7 +137,7 @@ pub(crate) struct Counts {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard<A: Algorithm> {
-    /// Whether the quick way is closed: somebody waits for one of the keys, or a segment is behind.
+    /// Whether the quick way is closed: somebody waits for one of the keys or has it in hand, or a segment is behind.
     takes_detour: bool,
     segments: Vec<Segment<A::State>>,
     /// Masks the bits of a fingerprint that choose a segment: the least power of two that has room for all, less one.
@@ -139,6 +162,8 @@ pub(crate) struct Shard<A: Algorithm> {
     accounts: Option<Box<[Account; ACCOUNTS]>>,
     /// How many keys have a line of people waiting, and so a limiter of their own.
     lines: usize,
+    /// Keys that a gate has in hand.
+    held: Vec<u64>,
     counts: Counts,
 }
 
@@ -162,6 +187,7 @@ impl<A: Algorithm> Shard<A> {
             changes: Vec::new(),
             accounts,
             lines: 0,
+            held: Vec::new(),
             takes_detour: false,
             until_sweep: CALLS_PER_LINE,
             counts: Counts::default(),
@@ -464,7 +490,99 @@ impl<A: Algorithm> Shard<A> {
 
     pub(crate) fn line_closed(&mut self) {
         self.lines -= 1;
-        self.takes_detour = self.lines > 0 || !self.changes.is_empty();
+        self.open_if_it_can_be();
+    }
+
+    fn open_if_it_can_be(&mut self) {
+        self.takes_detour = self.lines > 0 || !self.held.is_empty() || !self.changes.is_empty();
+    }
+
+    /// Whether a gate has a key in hand. Then nobody else may do anything to it.
+    pub(crate) fn is_held(&self, print: u64) -> bool {
+        self.held.contains(&print)
+    }
+
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// A copy of a key's algorithm and state, and whether it is known. `None` if it is new and its plan must be known.
+    pub(crate) fn look(
+        &mut self,
+        common: &Common<A>,
+        print: u64,
+        plan: Option<u32>,
+        now: Tick,
+    ) -> Option<(A, A::State, Option<u32>)> {
+        let number = self.up_to_date(print);
+        let segment = &self.segments[number];
+        if let Some(place) = segment.find(print) {
+            let plan = segment.plan(place);
+            let algorithm = algorithm_of(&self.algorithm, common, plan).clone();
+            return Some((algorithm, segment.slot(place).state.clone(), Some(plan)));
+        }
+        let (algorithm, state) = self.unseen(common, plan?, now.max(self.swept_at));
+        Some((algorithm, state, None))
+    }
+
+    /// Decides, and says what taking it would write. `None` if the key is new and its plan must be known.
+    pub(crate) fn draw(
+        &mut self,
+        common: &Common<A>,
+        print: u64,
+        plan: Option<u32>,
+        now: Tick,
+        cost: u64,
+        decide: impl Fn(&A, &A::State) -> Step<A::Change>,
+    ) -> Option<(Decision, Drawn<A>)> {
+        let (algorithm, mut state, known) = self.look(common, print, plan, now)?;
+        let Step { change, decision } = decide(&algorithm, &state);
+        let before = known.map(|_| state.clone());
+        let after = change.map(|change| {
+            let claim = algorithm.claim(&change, cost, now + decision.delay());
+            algorithm.apply(&mut state, change);
+            (state, claim)
+        });
+        let plan = known.or(plan).unwrap_or(0);
+        Some((decision, Drawn { plan, generation: self.generation, before, after, now }))
+    }
+
+    /// Takes a key in hand, if its state is still the one that was found.
+    pub(crate) fn hold(&mut self, print: u64, drawn: &Drawn<A>) -> bool {
+        if self.is_held(print) || self.generation != drawn.generation {
+            return false;
+        }
+        let segment = &self.segments[self.segment_of(print)];
+        let state = segment.find(print).map(|place| &segment.slot(place).state);
+        let is_as_found = state == drawn.before.as_ref();
+        if is_as_found {
+            self.held.push(print);
+            self.takes_detour = true;
+        }
+        is_as_found
+    }
+
+    pub(crate) fn let_go(&mut self, print: u64) {
+        self.held.retain(|held| *held != print);
+        self.open_if_it_can_be();
+    }
+
+    /// Writes what was drawn, of a key that is held.
+    pub(crate) fn commit(&mut self, common: &Common<A>, print: u64, drawn: Drawn<A>) -> Option<Receipt> {
+        let Drawn { plan, before, after, now, .. } = drawn;
+        let (state, claim) = after?;
+        let number = self.segment_of(print);
+        if before.is_some() {
+            let place = self.segments[number].find(print).expect("nobody moves a key that is held");
+            *self.segments[number].state_mut(place) = state;
+        } else {
+            // Whether there is room was asked before: by now it cannot be refused any more.
+            let _ = self.make_room(common, number, now);
+            self.put(common, print, state, plan, now);
+        }
+        self.count(common, now, true);
+        let account = account(self.accounts.as_deref(), print);
+        Some(Receipt { claim, plan, account, generation: self.generation })
     }
 
     /// The segment of a key, after all changes of quota.
@@ -502,7 +620,7 @@ impl<A: Algorithm> Shard<A> {
         let behind = self.segments.iter().map(|segment| self.generation - segment.generation).max();
         let needed = behind.unwrap_or(0) as usize;
         self.changes.drain(..self.changes.len() - needed);
-        self.takes_detour = self.lines > 0 || !self.changes.is_empty();
+        self.open_if_it_can_be();
     }
 
     /// Moves a key to another plan, without a free burst and without forgiving a debt.
@@ -544,6 +662,7 @@ impl<A: Algorithm> Shard<A> {
             let segment = &self.segments[number];
             let slot = segment.slot(place);
             let is_idle = slot.print != 0
+                && !self.is_held(slot.print)
                 && algorithm_of(&self.algorithm, common, segment.plan(place)).is_idle(&slot.state, now);
             if is_idle {
                 self.remove_at(common, number, place); // another may have moved here
@@ -681,7 +800,7 @@ impl<A: Algorithm> Shard<A> {
         let segment = &self.segments[number];
         let slot = segment.slot(place);
         let algorithm = algorithm_of(&self.algorithm, common, segment.plan(place));
-        (slot.print != 0).then(|| {
+        (slot.print != 0 && !self.is_held(slot.print)).then(|| {
             let facts = algorithm.decide(&slot.state, now, Ask::now(0)).decision;
             let left = share(facts.remaining(), facts.limit());
             Candidate { left, reset: Reverse(facts.reset_after().unwrap_or(Duration::MAX)), place }
@@ -734,7 +853,7 @@ fn share(left: u64, limit: u64) -> u64 {
     u64::try_from(parts).unwrap_or(u64::MAX).max(u64::from(left > 0))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::collections::HashSet;
 

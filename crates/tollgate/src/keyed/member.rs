@@ -1,0 +1,376 @@
+//! A key as a member of a gate.
+//!
+//! A gate takes several states in hand before it changes any of them (see `gate/member.rs`). A key that is in hand is noted
+//! in its shard; whoever else wants it waits, and whoever wants another key of the shard goes the long way meanwhile.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use tollgate_core::{Ask, Decision, Step, Tick};
+
+use super::shard::{Drawn, Receipt};
+use super::{AtCap, KeyedLimiter};
+use crate::cell::Held;
+use crate::clock::Clock;
+use crate::gate::{And, Call, Costing, Gate, Id, Member, Part, Reading, Settling, Share, Tally, postponed};
+use crate::limiter::Limiter;
+use crate::name::Which;
+use crate::sync::lock;
+use crate::timer::Timer;
+
+/// The limit of one key, as a member of a [`Gate`]: see [`KeyedLimiter::key`].
+pub struct KeyOf<'a, K: ?Sized, A: Held, C: Clock> {
+    limiter: &'a KeyedLimiter<K, A, C>,
+    key: &'a K,
+    print: u64,
+}
+
+impl<K: ?Sized, A: Held, C: Clock> Clone for KeyOf<'_, K, A, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: ?Sized, A: Held, C: Clock> Copy for KeyOf<'_, K, A, C> {}
+
+impl<K: ?Sized, A: Held, C: Clock> std::fmt::Debug for KeyOf<'_, K, A, C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyOf").field("limiter", self.limiter).finish_non_exhaustive()
+    }
+}
+
+/// What a key is about to give.
+#[derive(Debug)]
+pub struct KeyPlan<A: Held> {
+    drawn: Drawn<A>,
+    stub: Stub,
+}
+
+/// What a key gave.
+#[derive(Debug)]
+pub struct KeyReceipt {
+    receipt: Option<Receipt>,
+    stub: Stub,
+}
+
+/// What a receipt remembers of the call.
+#[derive(Clone, Copy, Debug)]
+struct Stub {
+    which: Which,
+    share: Share,
+    cost: u64,
+    /// Whether it was decided as of a later moment.
+    is_postponed: bool,
+}
+
+/// In the table, or in the limiter that the key has of its own because somebody waits for it.
+#[derive(Debug)]
+pub enum Either<T, L> {
+    /// In the table.
+    Here(T),
+    /// In a limiter of its own.
+    InLine(L),
+    /// The key occurs twice in the gate, and this is the second time.
+    Met,
+}
+
+type LimiterPlan<A, C> = (Limiter<A, C>, <Limiter<A, C> as Part>::Plan);
+type LimiterReceipt<A, C> = (Limiter<A, C>, <Limiter<A, C> as Part>::Receipt);
+
+impl<'a, K: Hash + ?Sized, A: Held, C: Clock> KeyOf<'a, K, A, C> {
+    pub(super) fn new(limiter: &'a KeyedLimiter<K, A, C>, key: &'a K) -> Self {
+        Self { limiter, key, print: limiter.store.seed.print(key) }
+    }
+
+    /// This limit and another, which admit together or not at all: see [`Gate`].
+    pub fn and<M: Member>(self, other: M) -> Gate<And<Self, M>> {
+        Gate::new(And::new(self, other))
+    }
+
+    /// This limit, of which a [`Gate`] takes `cost` whatever else it is asked for.
+    pub fn costing(self, cost: u64) -> Costing<Self> {
+        Costing::new(self, cost)
+    }
+
+    fn id(&self) -> Id {
+        (Arc::as_ptr(&self.limiter.store).addr(), self.print)
+    }
+
+    fn which(&self, position: usize) -> Which {
+        Which::new(self.limiter.store.name, position)
+    }
+
+    /// Decides for `call.delay` from now, as a limiter in a gate does. Also whether it was decided as of then.
+    fn draw(&self, call: &Call<'_>, cost: u64) -> Result<(Decision, Drawn<A>, bool), Limiter<A, C>> {
+        let now = call.now(&self.limiter.store.clock);
+        let at = |now, ask| {
+            self.limiter
+                .draw(self.key, self.print, now, cost, |algorithm, state| algorithm.decide(state, now, ask))
+        };
+        if call.delay == Duration::ZERO {
+            let (decision, drawn) = at(now, Ask::now(cost))?;
+            return Ok((decision, drawn, false));
+        }
+        let (decision, drawn) = at(now, Ask::within(cost, call.delay))?;
+        if !decision.is_admitted() || decision.delay() == call.delay {
+            return Ok((decision, drawn, false));
+        }
+        let (decision, drawn) = at(now + call.delay, Ask::now(cost))?;
+        Ok((postponed(decision, call.delay), drawn, true))
+    }
+}
+
+impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
+    type Plan = Either<KeyPlan<A>, LimiterPlan<A, C>>;
+    type Receipt = Either<KeyReceipt, LimiterReceipt<A, C>>;
+    /// There is no short way.
+    type Quick = std::convert::Infallible;
+    type Sketch = (A, A::State);
+
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn reading(&self) -> Option<Reading<'_>> {
+        Some(Reading::of(&self.limiter.store.clock))
+    }
+
+    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan {
+        let Some(share) = call.share_of(|| self.id(), position) else {
+            return Either::Met;
+        };
+        let (which, cost) = (self.which(position), share.of(call.n));
+        match self.draw(call, cost) {
+            Ok((decision, drawn, is_postponed)) => {
+                tally.add(which, cost, decision);
+                Either::Here(KeyPlan { drawn, stub: Stub { which, share, cost, is_postponed } })
+            }
+            Err(limiter) => {
+                let call = Call { share, repeated: None, ..*call };
+                let plan = limiter.prepare(&call, position, tally);
+                Either::InLine((limiter, plan))
+            }
+        }
+    }
+
+    fn hold(&self, plan: &Self::Plan) -> bool {
+        match plan {
+            Either::Here(KeyPlan { drawn, .. }) => self.limiter.hold(self.print, drawn),
+            Either::InLine((limiter, plan)) => limiter.hold(plan),
+            Either::Met => true,
+        }
+    }
+
+    fn let_go(&self, plan: &Self::Plan) {
+        match plan {
+            Either::Here(KeyPlan { drawn, .. }) => self.limiter.let_go(self.print, drawn),
+            Either::InLine((limiter, plan)) => limiter.let_go(plan),
+            Either::Met => {}
+        }
+    }
+
+    fn commit(&self, plan: Self::Plan) -> Self::Receipt {
+        match plan {
+            Either::Here(KeyPlan { drawn, stub }) => {
+                Either::Here(KeyReceipt { receipt: self.limiter.commit(self.print, drawn), stub })
+            }
+            Either::InLine((limiter, plan)) => {
+                let receipt = limiter.commit(plan);
+                Either::InLine((limiter, receipt))
+            }
+            Either::Met => Either::Met,
+        }
+    }
+
+    fn quick(&self, _call: &Call<'_>, _position: usize, _tally: &mut Tally) -> Option<Self::Quick> {
+        None
+    }
+
+    fn quick_hold(&self, quick: &Self::Quick) -> bool {
+        match *quick {}
+    }
+
+    fn quick_let_go(&self, quick: &Self::Quick) {
+        match *quick {}
+    }
+
+    fn quick_commit(&self, quick: &Self::Quick) {
+        match *quick {}
+    }
+
+    fn promised(&self) {
+        if let Some(limiter) = self.limiter.own_limiter(self.print) {
+            limiter.promised();
+        }
+    }
+
+    fn settle(&self, receipt: Self::Receipt, how: &mut Settling<'_>) {
+        let KeyReceipt { receipt, stub } = match receipt {
+            Either::Here(receipt) => receipt,
+            Either::InLine((limiter, receipt)) => return limiter.settle(receipt, how),
+            Either::Met => return,
+        };
+        let Stub { which, share, cost, is_postponed } = stub;
+        let (actual, now) = (how.cost(which, share, cost), self.limiter.now());
+        match receipt {
+            Some(receipt) if actual < cost => {
+                let is_early = is_postponed && now < receipt.claim.act;
+                if !is_early || self.limiter.can_return_early() {
+                    self.limiter.give_back(self.print, receipt, cost - actual, now);
+                }
+            }
+            Some(receipt) if actual > cost => {
+                self.limiter.charge_known(self.print, receipt.plan, actual - cost, now);
+            }
+            None if cost == 0 && actual > 0 => self.limiter.charge_at(self.key, actual, now),
+            Some(_) | None => {} // nothing to put right, or nothing is counted because nothing is limited
+        }
+    }
+
+    fn sketch(&self) -> Self::Sketch {
+        match self.limiter.own_limiter(self.print) {
+            Some(limiter) => limiter.sketch(),
+            None => self.limiter.look(self.key, self.print),
+        }
+    }
+
+    fn foresee(
+        &self,
+        (algorithm, state): &mut Self::Sketch,
+        call: &Call<'_>,
+        takes: bool,
+        tally: &mut Tally,
+    ) {
+        let (at, cost) = (call.now(&self.limiter.store.clock) + call.delay, call.share.of(call.n));
+        let Step { change, decision } = algorithm.decide(state, at, Ask::now(cost));
+        tally.add(self.which(0), cost, decision);
+        if let Some(change) = change.filter(|_| takes) {
+            algorithm.apply(state, change);
+        }
+    }
+
+    fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share)) {
+        see(self.id(), share);
+    }
+
+    fn watch(&self, waker: &Waker) {
+        self.limiter.store.watchers.add(waker);
+        if let Some(limiter) = self.limiter.own_limiter(self.print) {
+            limiter.watch(waker);
+        }
+    }
+
+    fn unwatch(&self, waker: &Waker) {
+        self.limiter.store.watchers.remove(waker);
+        if let Some(limiter) = self.limiter.own_limiter(self.print) {
+            limiter.unwatch(waker);
+        }
+    }
+
+    fn timer(&self) -> Option<Arc<dyn Timer>> {
+        Some(self.limiter.store.lines.timer())
+    }
+
+    fn is_closed(&self) -> bool {
+        self.limiter.is_closed()
+    }
+}
+
+impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
+    /// The limit of one key, as a member of a [`Gate`]. Where there is no room for a new key it is refused there, with
+    /// [`AtCap::Share`] too.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{KeyedLimiter, Limiter, Quota};
+    ///
+    /// let everybody = Limiter::new(Quota::per_hour(3));
+    /// let each = KeyedLimiter::<str>::new(Quota::per_hour(2));
+    /// let allow = |user| each.key(user).and(&everybody).allow();
+    /// assert!(allow("alice") && allow("alice"));
+    /// assert!(!allow("alice")); // and nothing was taken of what everybody shares:
+    /// assert!(allow("bob"));
+    /// assert!(!allow("carol"));
+    /// ```
+    pub fn key<'a>(&'a self, key: &'a K) -> KeyOf<'a, K, A, C> {
+        KeyOf::new(self, key)
+    }
+
+    /// The limiter that a key has of its own while somebody waits for it.
+    fn own_limiter(&self, print: u64) -> Option<Limiter<A, C>> {
+        let now = self.now();
+        self.store.own_limiter(&mut self.store.free_shard(print), print, now)
+    }
+
+    /// A copy of a key's algorithm and state.
+    fn look(&self, key: &K, print: u64) -> (A, A::State) {
+        let mut plan = self.store.common.plan_of_new();
+        loop {
+            let now = self.now();
+            let copy = self.store.free_shard(print).look(&self.store.common, print, plan, now);
+            match copy {
+                Some((algorithm, state, _)) => return (algorithm, state),
+                None => plan = Some(self.store.plan(key)),
+            }
+        }
+    }
+
+    /// Decides and takes nothing; answers what taking it would write. If the key has a limiter of its own, that one must
+    /// be asked.
+    fn draw(
+        &self,
+        key: &K,
+        print: u64,
+        now: Tick,
+        cost: u64,
+        decide: impl Fn(&A, &A::State) -> Step<A::Change>,
+    ) -> Result<(Decision, Drawn<A>), Limiter<A, C>> {
+        let common = &self.store.common;
+        let mut plan = common.plan_of_new();
+        loop {
+            let mut shard = self.store.free_shard(print);
+            if let Some(limiter) = self.store.own_limiter(&mut shard, print, now) {
+                return Err(limiter);
+            }
+            if let Some((decision, drawn)) = shard.draw(common, print, plan, now, cost, &decide) {
+                let is_full = drawn.is_new() && common.at_cap != AtCap::Evict && !common.room.has_key();
+                let decision = if is_full {
+                    Decision::refusal(decision.limit(), Some(Duration::ZERO))
+                } else {
+                    decision
+                };
+                return Ok((decision, drawn));
+            }
+            drop(shard);
+            plan = Some(self.store.plan(key));
+        }
+    }
+
+    fn can_return_early(&self) -> bool {
+        lock(&self.store.rest).algorithm.can_return_early()
+    }
+
+    fn hold(&self, print: u64, drawn: &Drawn<A>) -> bool {
+        let mut shard = self.store.shard(print);
+        // Not `own_limiter`: who holds other things already must not wait, and moving back may.
+        !drawn.takes() || (!self.store.lines.has(print) && shard.hold(print, drawn))
+    }
+
+    fn let_go(&self, print: u64, drawn: &Drawn<A>) {
+        if drawn.takes() {
+            self.store.shard(print).let_go(print);
+        }
+    }
+
+    fn commit(&self, print: u64, drawn: Drawn<A>) -> Option<Receipt> {
+        if !drawn.takes() {
+            return None;
+        }
+        let mut shard = self.store.shard(print);
+        let receipt = shard.commit(&self.store.common, print, drawn);
+        shard.let_go(print);
+        receipt
+    }
+}

@@ -1,0 +1,227 @@
+//! Keys in gates: all or nothing, whoever else is there.
+#![cfg(not(loom))]
+
+use std::future::Future;
+use std::sync::Barrier;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use fastrand::Rng;
+use tollgate::{AnyAlgorithm, Ask, AtCap, Gate, KeyedLimiter, Kind, Limiter, ManualClock, Quota, Tick};
+use tollgate_sim::Outcome;
+use tollgate_sim::conformance::{Held, Subject, small_quota};
+
+type Keyed = KeyedLimiter<u64, AnyAlgorithm, ManualClock>;
+
+fn build(kind: Kind, quota: Quota, clock: &ManualClock) -> Keyed {
+    KeyedLimiter::builder(quota).kind(kind).clock(clock.clone()).build()
+}
+
+/// Random calls of a gate of two tiers for each key, compared with bare algorithms that are asked first and then taken from.
+fn compare(kind: Kind, seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    let quotas = [small_quota(&mut rng), small_quota(&mut rng)];
+    let clock = ManualClock::new();
+    let tiers = quotas.map(|quota| build(kind, quota, &clock));
+    let mut model: Vec<[Held<AnyAlgorithm>; 2]> =
+        (0..4).map(|_| quotas.map(|quota| Held::new(AnyAlgorithm::new(kind, quota)))).collect();
+    let mut now = Tick::ZERO;
+    for step in 0..300 {
+        now = now + Duration::from_millis(rng.u64(..200));
+        clock.advance_to(now);
+        let (key, cost) = (rng.u64(..4), rng.u64(..3));
+        let ask = Ask::now(cost);
+        let held = &mut model[key as usize];
+        let want = held.iter_mut().all(|tier| tier.peek(now, ask).is_admitted());
+        if want {
+            held.iter_mut().for_each(|tier| assert!(tier.decide(now, ask).is_admitted()));
+        }
+        let got = tiers[0].key(&key).and(tiers[1].key(&key)).check_n(cost);
+        assert_eq!(got.is_allowed(), want, "{kind} {quotas:?}, seed {seed}, step {step}");
+        for (tier, held) in tiers.iter().zip(held) {
+            let got: Outcome = tier.peek_n(&key, 1).into();
+            assert_eq!(got, held.peek(now, Ask::now(1)), "{kind} {quotas:?}, seed {seed}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn tiers_of_a_key_admit_together_and_a_refusal_touches_none() {
+    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::LeakyQueue) {
+        for seed in 0..60 {
+            compare(kind, seed);
+        }
+    }
+}
+
+#[test]
+fn threads_in_each_others_way_lose_and_double_nothing() {
+    let clock = ManualClock::new();
+    let quota = Quota::per_second(0).burst(500);
+    let (left, right) =
+        (build(Kind::TokenBucket, quota, &clock), build(Kind::SlidingLog, Quota::per_hour(700), &clock));
+    let everybody = Limiter::builder(Quota::per_second(0).burst(900)).clock(clock).build();
+    let barrier = Barrier::new(8);
+    let taken: Vec<[u64; 5]> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..8_u64)
+            .map(|thread| {
+                let (left, right, everybody, barrier) = (&left, &right, &everybody, &barrier);
+                scope.spawn(move || {
+                    let mut rng = Rng::with_seed(thread);
+                    let mut taken = [0; 5]; // of left 0 and 1, right 0 and 1, everybody
+                    barrier.wait();
+                    for _ in 0..400 {
+                        let (one, two, cost) = (rng.u64(..2), rng.u64(..2), rng.u64(1..3));
+                        let admitted = match rng.u8(..3) {
+                            0 => left.key(&one).and(right.key(&two)).and(everybody).allow_n(cost),
+                            1 => everybody.and(right.key(&two)).and(left.key(&one)).allow_n(cost),
+                            _ => {
+                                let direct = left.allow_n(&one, cost);
+                                taken[one as usize] += if direct { cost } else { 0 };
+                                false
+                            }
+                        };
+                        if admitted {
+                            taken[one as usize] += cost;
+                            taken[2 + two as usize] += cost;
+                            taken[4] += cost;
+                        }
+                        if rng.u8(..) == 0 {
+                            left.sweep();
+                        }
+                    }
+                    taken
+                })
+            })
+            .collect();
+        handles.into_iter().map(|handle| handle.join().expect("no panic")).collect()
+    });
+    let sum = |index: usize| taken.iter().map(|taken| taken[index]).sum::<u64>();
+    for key in 0..2 {
+        assert_eq!(left.peek_n(&key, 0).remaining(), 500 - sum(key as usize));
+        assert_eq!(right.peek_n(&key, 0).remaining(), 700 - sum(2 + key as usize));
+    }
+    assert_eq!(everybody.remaining(), 900 - sum(4));
+    assert!(sum(4) > 100, "the gates did admit something: {}", sum(4));
+}
+
+#[test]
+fn a_new_quota_and_gates_do_not_wait_for_each_other_for_good() {
+    let clock = ManualClock::new();
+    let keyed = build(Kind::TokenBucket, Quota::per_hour(1).burst(1_000), &clock);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let keyed = &keyed;
+            scope.spawn(move || {
+                for call in 0..500 {
+                    let (one, two) = (call % 3, (call + thread) % 3);
+                    let _ = keyed.key(&one).and(keyed.key(&two)).allow();
+                }
+            });
+        }
+        for round in 0..50 {
+            keyed.set_quota(Quota::per_hour(1).burst(1_000 + round));
+        }
+    });
+    let left: u64 = (0..3).map(|key| keyed.peek_n(&key, 0).remaining()).sum();
+    assert!(left < 3 * 1_050);
+}
+
+#[test]
+fn a_key_that_occurs_twice_pays_twice() {
+    let clock = ManualClock::new();
+    let keyed = build(Kind::TokenBucket, Quota::per_hour(1).burst(3), &clock);
+    assert!(keyed.key(&1).and(keyed.key(&1)).allow());
+    assert_eq!(keyed.peek_n(&1, 0).remaining(), 1);
+    assert!(!keyed.key(&1).and(keyed.key(&1)).allow());
+    assert_eq!(keyed.peek_n(&1, 0).remaining(), 1);
+    assert!(keyed.key(&1).and(keyed.key(&2)).allow(), "two keys of one limiter");
+}
+
+#[test]
+fn a_permit_is_settled_released_or_cancelled() {
+    let clock = ManualClock::new();
+    let tokens = build(Kind::TokenBucket, Quota::per_hour(1).burst(100), &clock);
+    let requests = build(Kind::TokenBucket, Quota::per_hour(1).burst(10), &clock);
+    let left = || (tokens.peek_n(&1, 0).remaining(), requests.peek_n(&1, 0).remaining());
+    let gate = || requests.key(&1).costing(1).and(tokens.key(&1));
+    gate().acquire_n(60).unwrap().settle(25);
+    assert_eq!(left(), (75, 9));
+    gate().acquire_n(60).unwrap().settle(70);
+    assert_eq!(left(), (5, 8));
+    gate().acquire_n(5).unwrap().cancel();
+    assert_eq!(left(), (5, 8));
+    gate().acquire_n(5).unwrap().release();
+    assert_eq!(left(), (0, 7));
+    let refused = gate().acquire_n(1).unwrap_err();
+    assert_eq!(refused.0.decided_by().position(), 1);
+    assert_eq!(left(), (0, 7));
+}
+
+#[test]
+fn a_gate_can_be_waited_at_and_hears_what_comes_back_to_a_key() {
+    let clock = ManualClock::new();
+    let keyed = build(Kind::TokenBucket, Quota::per_second(1).burst(1), &clock);
+    let everybody = Limiter::builder(Quota::per_second(10).burst(10)).clock(clock.clone()).build();
+    let gate = Gate::new(keyed.key(&1)).and(&everybody);
+    let taken = keyed.reserve(&1).unwrap();
+    let mut wait = Box::pin(gate.wait());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(wait.as_mut().poll(&mut context).is_pending());
+    assert_eq!(everybody.remaining(), 10, "nothing is held while one waits");
+    taken.settle(0);
+    assert!(wait.as_mut().poll(&mut context).is_ready());
+    assert!(!keyed.allow(&1));
+    let mut next = Box::pin(gate.wait().within(Duration::from_millis(10)));
+    assert!(next.as_mut().poll(&mut context).is_ready(), "too late, and said at once");
+    clock.advance(Duration::from_secs(1));
+    assert!(gate.allow());
+}
+
+#[test]
+fn a_key_that_somebody_waits_for_is_behind_them_in_a_gate_too() {
+    let clock = ManualClock::new();
+    let keyed = build(Kind::TokenBucket, Quota::per_second(1).burst(2), &clock);
+    let everybody = Limiter::builder(Quota::per_second(10)).clock(clock.clone()).build();
+    assert!(keyed.allow(&1));
+    let mut wait = Box::pin(keyed.wait_n(&1, 2));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(wait.as_mut().poll(&mut context).is_pending());
+    assert!(!keyed.key(&1).and(&everybody).allow(), "one is left, and is not for those who come later");
+    assert_eq!(everybody.remaining(), 10);
+    clock.advance(Duration::from_secs(1));
+    assert!(wait.as_mut().poll(&mut context).is_ready());
+    drop(wait);
+    clock.advance(Duration::from_secs(1));
+    let permit = keyed.key(&1).and(&everybody).acquire().unwrap();
+    permit.cancel();
+    assert!(keyed.key(&1).and(&everybody).allow());
+    assert_eq!(everybody.remaining(), 9);
+}
+
+#[test]
+fn a_gate_promises_no_sooner_than_every_member_can() {
+    let clock = ManualClock::new();
+    let keyed = build(Kind::TokenBucket, Quota::per_second(1).burst(1), &clock);
+    let slow = Limiter::builder(Quota::per_minute(6).burst(1)).clock(clock.clone()).build();
+    let gate = keyed.key(&1).and(&slow);
+    assert_eq!(gate.reserve().unwrap().delay(), Duration::ZERO);
+    let later = gate.reserve().unwrap();
+    assert_eq!(later.delay(), Duration::from_secs(10));
+    later.cancel();
+    assert_eq!(gate.reserve().unwrap().delay(), Duration::from_secs(10));
+}
+
+#[test]
+fn a_full_store_refuses_new_keys_in_a_gate() {
+    let keyed = KeyedLimiter::<u64>::builder(Quota::per_hour(1).burst(5))
+        .max_keys(1)
+        .at_cap(AtCap::Share)
+        .clock(ManualClock::new())
+        .build();
+    assert!(keyed.allow(&1));
+    let everybody = Limiter::builder(Quota::per_hour(9)).clock(keyed.clock().clone()).build();
+    assert!(!keyed.key(&2).and(&everybody).allow());
+    assert!(keyed.key(&1).and(&everybody).allow());
+    assert_eq!(everybody.remaining(), 8);
+}
