@@ -499,12 +499,13 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`sweep`](Self::sweep) at an explicit time.
     pub fn sweep_at(&self, now: Tick) {
-        for shard in &self.store.shards {
-            // Locked anew each time, so that callers get in between.
-            while !shard.0.lock().sweep(&self.store.common, now, LINES_PER_SWEEP) {}
-        }
         for print in self.store.lines.prints() {
             self.store.own_limiter(&mut self.store.shard(print), print, now); // moves back what is not needed
+        }
+        for shard in &self.store.shards {
+            shard.0.lock().rewind();
+            // Locked anew each time, so that callers get in between.
+            while !shard.0.lock().sweep(&self.store.common, now, LINES_PER_SWEEP) {}
         }
     }
 
