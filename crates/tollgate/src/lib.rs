@@ -38,7 +38,9 @@ pub use clock::TscClock;
 pub use clock::{Clock, CoarseClock, DefaultClock, ManualClock, MonotonicClock};
 #[cfg(feature = "tokio")]
 pub use clock::{TokioClock, TokioTimer};
-pub use keyed::{AtCap, KeyedBuilder, KeyedLimiter, KeyedReservation, KeyedWait, Stats};
+pub use keyed::{
+    AtCap, Evicted, KeyedBuilder, KeyedLimiter, KeyedReservation, KeyedWait, Named, Observer, Stats, Sweeper,
+};
 pub use limiter::{Builder, Limiter};
 pub use reservation::{Refused, Reservation};
 pub use sometimes::Sometimes;

@@ -16,6 +16,7 @@ use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
 
 use super::cap::{AtCap, Room};
 use super::line::Start;
+use super::observer::Evicted;
 use super::plans::Plans;
 use super::segment::Segment;
 use crate::cell::Held;
@@ -108,6 +109,13 @@ pub(crate) struct Counts {
     pub(crate) evicted: u64,
     pub(crate) refused: u64,
     pub(crate) overflowed: u64,
+}
+
+impl Counts {
+    /// Who was dropped since the counts stood as in `before`.
+    pub(crate) fn evicted_since(&self, before: &Self) -> Evicted {
+        Evicted { idle: self.swept - before.swept, active: self.evicted - before.evicted }
+    }
 }
 
 #[derive(Debug)]
