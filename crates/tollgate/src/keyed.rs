@@ -4,16 +4,21 @@
 //! string. The keys are spread over shards, each behind a lock that is held for one decision; see `shard` for what is in
 //! one, and `segment` for the table that it is made of.
 
+mod builder;
 mod cap;
 mod hash;
 mod line;
 mod member;
+mod names;
+mod observer;
 mod plans;
 mod prefetch;
 mod reservation;
 mod segment;
 mod shard;
+mod sweeper;
 mod wait;
+mod watch;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,28 +28,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tollgate_core::{AnyAlgorithm, Ask, Decision, Kind, Quota, Tick, TokenBucket};
+use tollgate_core::{Ask, Decision, Quota, Tick, TokenBucket};
 
 use crate::cell::Held;
 use crate::clock::{Clock, DefaultClock};
 use crate::limiter::Limiter;
-use crate::name::{Name, intern};
-use crate::queue::{Epoch, LONGEST_QUEUE};
-use crate::reservation::Refused;
+use crate::name::Name;
+use crate::queue::Epoch;
+use crate::reservation::{Refused, Reservation};
 use crate::sync::{Light, LightGuard, Mutex, give_way, lock};
-use crate::timer::Timer;
 use crate::wait::{Wait, WaitError};
 use crate::watch::Watchers;
+pub use builder::KeyedBuilder;
 pub use cap::AtCap;
-use cap::Room;
 use hash::Seed;
 use line::Lines;
 pub use member::KeyOf;
+pub use names::Named;
+pub use observer::{Evicted, Observer};
 use plans::Plans;
 pub use reservation::KeyedReservation;
 use reservation::Slot;
 use shard::{Answer, Common, Query, Receipt, Shard};
+pub use sweeper::Sweeper;
 pub use wait::KeyedWait;
+use watch::Watch;
 
 /// Limits how often something happens for each key: an address, a user, an API key.
 ///
@@ -80,6 +88,8 @@ struct Store<K: ?Sized, A: Held, C: Clock> {
     shift: u32,
     common: Common<A>,
     quota_of: Option<QuotaOf<K>>,
+    /// Whoever must be told what happens.
+    watch: Option<Box<Watch<K>>>,
     /// The quota for keys without one of their own, and the state that new keys share if there is no room for them.
     rest: Mutex<Rest<A>>,
     /// Keys that somebody waits for.
@@ -138,18 +148,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
 
     /// A limiter with other than the usual algorithm, clock or bounds.
     pub fn builder(quota: Quota) -> KeyedBuilder<K, TokenBucket, DefaultClock> {
-        KeyedBuilder {
-            quota,
-            make: Box::new(TokenBucket::new),
-            clock: DefaultClock::new(),
-            quota_of: None,
-            max_keys: u64::MAX,
-            max_bytes: u64::MAX,
-            at_cap: AtCap::default(),
-            timer: None,
-            longest_queue: LONGEST_QUEUE,
-            name: None,
-        }
+        KeyedBuilder::new(quota, TokenBucket::new, DefaultClock::new())
     }
 }
 
@@ -386,36 +385,60 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             return Err(WaitError::Closed);
         }
         let (now, print) = (self.now(), self.store.seed.print(key));
-        let Store { common, lines, clock, .. } = &*self.store;
-        let mut query = Query { print, plan: common.plan_of_new(), now, ask: Ask::now(cost) };
+        let (plan, ask) = (self.store.common.plan_of_new(), Ask::now(cost));
+        let mut query = Query { print, plan, now, ask };
         let limiter = loop {
-            let mut shard = self.store.free_shard(print);
-            if let Some(limiter) = self.store.own_limiter(&mut shard, print, now) {
-                break limiter;
-            }
-            match shard.take(common, query) {
-                Answer::Decided(decision, receipt) if decision.is_admitted() => {
+            match self.store.on_shard(print, |shard| self.store.take_or_line_up(shard, query)) {
+                Ok(Answer::Decided(decision, receipt)) => {
+                    self.tell(key, &decision);
+                    if !decision.is_admitted() {
+                        return Err(WaitError::Never { cost, limit: decision.limit() });
+                    }
                     let slot = receipt.map_or(Slot::Nothing, Slot::Here);
                     return Ok(Turn::Now(KeyedReservation::new(self.clone(), print, decision, slot, now)));
                 }
-                Answer::Decided(decision, _) if decision.is_never() => {
-                    return Err(WaitError::Never { cost, limit: decision.limit() });
+                Ok(Answer::NeedsPlan) => query.plan = Some(self.store.plan(key)),
+                Ok(answer) => {
+                    let waiting = self.store.lines.len();
+                    if let Answer::Refused(decision) = answer {
+                        self.tell(key, &decision);
+                    } else {
+                        self.store.shard(print).overflowed(false);
+                        self.tell(key, &Decision::refusal(self.quota().burst_size(), None));
+                    }
+                    return Err(WaitError::Full { waiting });
                 }
-                Answer::Decided(..) => {
-                    let start = shard.take_out(common, print, query.plan.unwrap_or(0), now);
-                    break lines.open(&mut shard, print, start, clock);
-                }
-                Answer::NeedsPlan => {
-                    drop(shard);
-                    query.plan = Some(self.store.plan(key));
-                }
-                _ => return Err(WaitError::Full { waiting: lines.len() }),
+                Err(limiter) => break limiter,
             }
         };
         if self.is_closed() {
             return Err(WaitError::Closed); // it was closed before this line was seen
         }
         Ok(Turn::Wait(Wait::new(Cow::Owned(limiter.shared), cost)))
+    }
+
+    /// Counts and reports how waiting in line ended.
+    fn waited(&self, key: &K, outcome: &Result<Reservation<A, C>, WaitError>) {
+        if let Err(WaitError::Closed) = outcome {
+            return; // not an answer to the question
+        }
+        self.store.shard(self.store.seed.print(key)).count_elsewhere(outcome.is_ok());
+        if self.store.watch.is_some() {
+            let refusal = |retry_after| Decision::refusal(self.peek_n(key, 0).limit(), retry_after);
+            let decision = match outcome {
+                Ok(turn) => turn.decision(),
+                Err(WaitError::TooLate { would_take }) => refusal(Some(*would_take)),
+                Err(_) => refusal(None),
+            };
+            self.tell(key, &decision);
+        }
+    }
+
+    /// Tells whoever looks on what was decided. No lock may be held.
+    fn tell(&self, key: &K, decision: &Decision) {
+        if let Some(watch) = &self.store.watch {
+            watch.decided(key, self.store.seed.print(key), decision);
+        }
     }
 
     /// Counts `n` that happened anyway, whether they fit or not; those who come later wait until they are paid off.
@@ -425,23 +448,25 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`charge`](Self::charge) at an explicit time.
     pub fn charge_at(&self, key: &K, n: u64, now: Tick) {
-        match self.on_shard(key, now, Ask::now(n), Shard::charge) {
-            Ok(Answer::Overflows) => lock(&self.store.rest).charge(n, now),
-            Ok(_) => {}
-            Err(limiter) => limiter.charge_at(n, now),
-        }
+        self.charge_elsewhere(self.on_shard(key, now, Ask::now(n), Shard::charge), n, now);
     }
 
     /// Charges a key of which only the fingerprint is at hand.
     fn charge_known(&self, print: u64, plan: u32, extra: u64, now: Tick) {
         let query = Query { print, plan: Some(plan), now, ask: Ask::now(extra) };
-        let mut shard = self.store.free_shard(print);
-        if let Some(limiter) = self.store.own_limiter(&mut shard, print, now) {
-            drop(shard);
-            limiter.charge_at(extra, now);
-        } else if let Answer::Overflows = shard.charge(&self.store.common, query) {
-            drop(shard);
-            lock(&self.store.rest).charge(extra, now);
+        let answer = self.store.on_shard(print, |shard| match self.store.own_limiter(shard, print, now) {
+            Some(limiter) => Err(limiter),
+            None => Ok(shard.charge(&self.store.common, query)),
+        });
+        self.charge_elsewhere(answer, extra, now);
+    }
+
+    /// Charges where the key's state is, if that is not the table.
+    fn charge_elsewhere(&self, answer: Result<Answer, Limiter<A, C>>, extra: u64, now: Tick) {
+        match answer {
+            Ok(Answer::Overflows) => lock(&self.store.rest).charge(extra, now),
+            Ok(_) => {}
+            Err(limiter) => limiter.charge_at(extra, now),
         }
     }
 
@@ -525,12 +550,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`sweep`](Self::sweep) at an explicit time.
     pub fn sweep_at(&self, now: Tick) {
+        self.store.sweep_lines(now);
         for shard in &self.store.shards {
-            // Locked anew each time, so that callers get in between.
-            while !shard.0.lock().sweep(&self.store.common, now, LINES_PER_SWEEP) {}
-        }
-        for print in self.store.lines.prints() {
-            self.store.own_limiter(&mut self.store.free_shard(print), print, now); // moves back what is not needed
+            self.store.sweep(shard, now);
         }
     }
 
@@ -586,7 +608,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         }
     }
 
-    /// Asks a key that is known.
+    /// Asks a key that is known, unless somebody must be told of it.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a caller that only wants a yes should not pay for the rest")]
     fn ask<T>(
@@ -595,6 +617,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         now: Tick,
         decide: impl FnOnce(&A, &mut A::State) -> (bool, T),
     ) -> Option<T> {
+        if self.store.watch.is_some() {
+            return None;
+        }
         let mut shard = self.store.shard(print);
         let answer = shard.ask(&self.store.common, print, now, decide)?;
         drop(shard);
@@ -603,6 +628,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     #[cold]
     fn take(&self, key: &K, now: Tick, ask: Ask) -> (Decision, Slot<A, C>) {
+        let (decision, slot) = self.take_quietly(key, now, ask);
+        self.tell(key, &decision);
+        (decision, slot)
+    }
+
+    fn take_quietly(&self, key: &K, now: Tick, ask: Ask) -> (Decision, Slot<A, C>) {
         match self.on_shard(key, now, ask, Shard::take) {
             Ok(Answer::Decided(decision, receipt)) => (decision, receipt.map_or(Slot::Nothing, Slot::Here)),
             Ok(Answer::Refused(decision)) => (decision, Slot::Nothing),
@@ -634,12 +665,10 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let Store { seed, common, .. } = &*self.store;
         let mut query = Query { print: seed.print(key), plan: common.plan_of_new(), now, ask };
         loop {
-            let mut shard = self.store.free_shard(query.print);
-            if let Some(limiter) = self.store.own_limiter(&mut shard, query.print, now) {
-                return Err(limiter);
-            }
-            let answer = act(&mut shard, common, query);
-            drop(shard);
+            let answer = self.store.on_shard(query.print, |shard| {
+                let limiter = self.store.own_limiter(shard, query.print, now);
+                limiter.map_or_else(|| Ok(act(shard, common, query)), Err)
+            })?;
             if !matches!(answer, Answer::NeedsPlan) {
                 return Ok(answer);
             }
@@ -670,6 +699,61 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
             give_way(times);
         }
         unreachable!("it is tried for as long as it takes")
+    }
+
+    /// Does something to a shard, and reports who was dropped by the way when the shard is free again.
+    fn on_shard<T>(&self, print: u64, act: impl FnOnce(&mut Shard<A>) -> T) -> T {
+        let mut shard = self.free_shard(print);
+        let before = shard.counts();
+        let done = act(&mut shard);
+        let evicted = shard.counts().evicted_since(&before);
+        drop(shard);
+        self.report(evicted);
+        done
+    }
+
+    /// Drops everything in a shard that is idle.
+    fn sweep(&self, shard: &Padded<A>, now: Tick) {
+        shard.0.lock().rewind();
+        let mut evicted = Evicted::default();
+        let mut is_done = false;
+        while !is_done {
+            let mut shard = shard.0.lock(); // anew each time, so that callers get in between
+            let before = shard.counts();
+            is_done = shard.sweep(&self.common, now, LINES_PER_SWEEP);
+            evicted.idle += shard.counts().evicted_since(&before).idle;
+        }
+        self.report(evicted);
+    }
+
+    /// Puts those back into the table whom nobody waits for any more.
+    fn sweep_lines(&self, now: Tick) {
+        for print in self.lines.prints() {
+            self.own_limiter(&mut self.free_shard(print), print, now);
+        }
+    }
+
+    fn report(&self, evicted: Evicted) {
+        if let Some(watch) = self.watch.as_ref().filter(|_| !evicted.is_none()) {
+            watch.evicted(evicted);
+        }
+    }
+
+    /// Takes without waiting if that can be, or never will be; else the limiter in which to wait.
+    fn take_or_line_up(&self, shard: &mut Shard<A>, query: Query) -> Result<Answer, Limiter<A, C>> {
+        let Query { print, plan, now, .. } = query;
+        if let Some(limiter) = self.own_limiter(shard, print, now) {
+            return Err(limiter);
+        }
+        // A look first: whoever lines up has not been denied.
+        match shard.peek(&self.common, query) {
+            Answer::NeedsPlan => Ok(Answer::NeedsPlan),
+            Answer::Decided(decision, _) if !decision.is_admitted() && !decision.is_never() => {
+                let start = shard.take_out(&self.common, print, plan.unwrap_or(0), now);
+                Err(self.lines.open(shard, print, start, &self.clock))
+            }
+            _ => Ok(shard.take(&self.common, query)),
+        }
     }
 
     /// The number of the plan of a key.
@@ -721,144 +805,5 @@ impl<K: ?Sized, A: Held, C: Clock> fmt::Debug for KeyedLimiter<K, A, C> {
             .field("quota", &lock(&self.store.rest).quota)
             .field("keys", &self.store.common.room.keys())
             .finish_non_exhaustive()
-    }
-}
-
-/// Builds a [`KeyedLimiter`].
-///
-/// # Examples
-/// ```
-/// use tollgate::{AtCap, KeyedLimiter, Kind, ManualClock, Quota};
-///
-/// let limiter = KeyedLimiter::<str>::builder(Quota::per_minute(100))
-///     .kind(Kind::SlidingCounter)
-///     .quota_of(|user: &str| if user == "alice" { Quota::per_minute(1_000) } else { Quota::per_minute(100) })
-///     .max_keys(1_000_000)
-///     .at_cap(AtCap::Refuse)
-///     .clock(ManualClock::new())
-///     .build();
-/// assert!(limiter.allow_n("alice", 1_000));
-/// assert!(!limiter.allow_n("bob", 101));
-/// ```
-#[must_use = "a builder builds nothing until build() is called"]
-pub struct KeyedBuilder<K: ?Sized, A, C> {
-    quota: Quota,
-    make: Box<dyn Fn(Quota) -> A + Send + Sync>,
-    clock: C,
-    quota_of: Option<QuotaOf<K>>,
-    max_keys: u64,
-    max_bytes: u64,
-    at_cap: AtCap,
-    timer: Option<Arc<dyn Timer>>,
-    longest_queue: usize,
-    name: Option<Name>,
-}
-
-impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
-    /// Uses the algorithm of that kind, chosen at run time.
-    pub fn kind(self, kind: Kind) -> KeyedBuilder<K, AnyAlgorithm, C> {
-        self.algorithm(move |quota| AnyAlgorithm::new(kind, quota))
-    }
-
-    /// Uses the algorithm that `make` makes of a quota, chosen at compile time.
-    pub fn algorithm<B: Held>(
-        self,
-        make: impl Fn(Quota) -> B + Send + Sync + 'static,
-    ) -> KeyedBuilder<K, B, C> {
-        let Self { quota, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name, .. } =
-            self;
-        let make = Box::new(make);
-        KeyedBuilder { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name }
-    }
-
-    /// Uses `clock`, and its timer unless another is set.
-    pub fn clock<D: Clock>(self, clock: D) -> KeyedBuilder<K, A, D> {
-        let Self { quota, make, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name, .. } =
-            self;
-        KeyedBuilder { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name }
-    }
-
-    /// Gives each key the quota that `quota_of` says. It is asked when a key is new to the store, and again by
-    /// [`refresh`](KeyedLimiter::refresh); a hundred keys with the same quota take no more memory for it than one.
-    pub fn quota_of(self, quota_of: impl Fn(&K) -> Quota + Send + Sync + 'static) -> Self {
-        Self { quota_of: Some(Box::new(quota_of)), ..self }
-    }
-
-    /// Remembers at most about `keys` keys.
-    pub fn max_keys(self, keys: usize) -> Self {
-        Self { max_keys: keys as u64, ..self }
-    }
-
-    /// Takes at most about `bytes` of memory.
-    pub fn max_bytes(self, bytes: usize) -> Self {
-        Self { max_bytes: bytes as u64, ..self }
-    }
-
-    /// Wakes those who wait by `timer`.
-    pub fn timer(self, timer: impl Timer + 'static) -> Self {
-        Self { timer: Some(Arc::new(timer)), ..self }
-    }
-
-    /// Lets at most `waiters` wait for each key; further ones are refused at once. The default is 65 536.
-    pub fn longest_queue(self, waiters: usize) -> Self {
-        Self { longest_queue: waiters, ..self }
-    }
-
-    /// Names it, so that the decision of a [`Gate`](crate::Gate) can say which of its limits decided. Names are kept for good.
-    pub fn name(self, name: &str) -> Self {
-        Self { name: Some(intern(name)), ..self }
-    }
-
-    /// What happens to new keys when there is no room for them.
-    pub fn at_cap(self, at_cap: AtCap) -> Self {
-        Self { at_cap, ..self }
-    }
-
-    /// The limiter.
-    pub fn build(self) -> KeyedLimiter<K, A, C> {
-        let Self { quota, make, clock, quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name } =
-            self;
-        let algorithm = make(quota);
-        let common = Common {
-            plans: Plans::new(make),
-            by_key: quota_of.is_some(),
-            patience: algorithm.patience(),
-            room: Room::new(max_keys, max_bytes),
-            at_cap,
-        };
-        let bits = shard_bits(max_keys, max_bytes);
-        let store = Store {
-            seed: Seed::of_process(),
-            shards: (0..1 << bits).map(|_| Padded(Light::new(Shard::new(&common, quota)))).collect(),
-            shift: 64 - bits,
-            common,
-            quota_of,
-            rest: Mutex::new(Rest { quota, algorithm, overflow: A::State::default() }),
-            lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue),
-            closed: AtomicBool::new(false),
-            watchers: Watchers::default(),
-            name,
-            clock,
-            keys: PhantomData,
-        };
-        KeyedLimiter { store: Arc::new(store) }
-    }
-}
-
-/// Enough shards that threads seldom meet, but with a bound not so many that some would be empty; two at least.
-fn shard_bits(max_keys: u64, max_bytes: u64) -> u32 {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let wanted = (threads * SHARDS_PER_THREAD).clamp(64, 4_096).ilog2();
-    let most = max_keys.min(max_bytes / 64) / KEYS_PER_SHARD;
-    wanted.min(most.max(2).ilog2())
-}
-
-const SHARDS_PER_THREAD: u64 = 32;
-/// The fewest keys a shard should have when the store is full.
-const KEYS_PER_SHARD: u64 = 128;
-
-impl<K: ?Sized, A, C> fmt::Debug for KeyedBuilder<K, A, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyedBuilder").field("quota", &self.quota).finish_non_exhaustive()
     }
 }

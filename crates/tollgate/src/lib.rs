@@ -48,7 +48,10 @@ pub use clock::{Clock, CoarseClock, DefaultClock, ManualClock, MonotonicClock};
 pub use clock::{TokioClock, TokioTimer};
 pub use concurrency::{Acquire, ConcurrencyLimit, OwnedSlot, Slot};
 pub use gate::{And, Costing, Gate, GateDecision, GateRefused, GateWait, Member, OnDrop, Permit};
-pub use keyed::{AtCap, KeyOf, KeyedBuilder, KeyedLimiter, KeyedReservation, KeyedWait, Stats};
+pub use keyed::{
+    AtCap, Evicted, KeyOf, KeyedBuilder, KeyedLimiter, KeyedReservation, KeyedWait, Named, Observer, Stats,
+    Sweeper,
+};
 pub use limiter::{Builder, Limiter};
 pub use name::Which;
 pub use reservation::{Refused, Reservation};

@@ -174,6 +174,22 @@ fn a_sweep_drops_what_is_idle_and_nothing_else() {
 }
 
 #[test]
+fn a_sweep_of_a_large_store_gets_down_to_the_smallest_size() {
+    let limiter = build_bucket(Quota::per_second(1).burst(10));
+    let empty = limiter.bytes();
+    for key in 0..400_000 {
+        assert!(limiter.allow(&key));
+    }
+    for call in 0..100_000 {
+        let _ = limiter.allow(&(call % 1_000)); // sweeps by the way, and so stops somewhere in the middle
+    }
+    limiter.clock().advance(Duration::from_secs(1_000));
+    limiter.sweep();
+    assert_eq!(limiter.len(), 0);
+    assert_eq!(limiter.bytes(), empty);
+}
+
+#[test]
 fn calls_sweep_by_the_way() {
     let limiter = build(Kind::TokenBucket, Quota::per_second(1).burst(10));
     for key in 0..20_000 {
@@ -388,6 +404,18 @@ mod at_the_cap {
         assert_eq!(passed, 4, "one burst for all of them");
         assert_eq!((limiter.len(), limiter.stats().overflowed), (100, 100));
         assert_eq!((limiter.stats().admitted, limiter.stats().denied), (104, 96));
+    }
+
+    #[test]
+    fn a_charge_that_finds_no_room_is_not_a_denial() {
+        let limiter = capped(1, AtCap::Refuse);
+        limiter.charge(&1, 1);
+        for key in 2..100 {
+            limiter.charge(&key, 1);
+        }
+        let stats = limiter.stats();
+        assert_eq!((stats.admitted, stats.denied), (0, 0), "nobody asked anything");
+        assert_eq!(stats.refused, 98);
     }
 
     #[test]

@@ -235,3 +235,37 @@ fn a_key_with_people_waiting_is_like_a_limiter() {
         }
     }
 }
+
+#[test]
+fn thousands_of_keys_go_back_at_once_after_the_table_has_shrunk() {
+    let limiter = build(Quota::per_hour(1).burst(1));
+    let keys: Vec<u64> = (0..5_000).collect();
+    let mut waits: Vec<_> = keys.iter().map(|key| limiter.wait(key)).collect();
+    for (key, wait) in keys.iter().zip(&mut waits) {
+        assert!(limiter.allow(key));
+        assert!(poll(wait).is_pending());
+    }
+    assert_eq!(limiter.keys_in_line(), 5_000);
+    limiter.sweep(); // the table is empty
+    drop(waits);
+    limiter.sweep();
+    assert_eq!((limiter.keys_in_line(), limiter.len()), (0, 5_000));
+    assert!(keys.iter().all(|key| !limiter.allow(key)), "nobody is forgotten");
+}
+
+#[test]
+fn a_key_that_went_through_a_change_of_quota_in_line_does_not_go_through_it_again() {
+    let limiter = build(Quota::per_hour(1).burst(10));
+    assert!(limiter.allow_n(&1, 8));
+    let mut wait = limiter.wait_n(&1, 5);
+    assert!(poll(&mut wait).is_pending());
+    limiter.set_quota(Quota::per_hour(1).burst(20));
+    drop(wait);
+    let alone: Limiter<TokenBucket, ManualClock> =
+        Limiter::builder(Quota::per_hour(1).burst(10)).clock(ManualClock::new()).build();
+    assert!(alone.allow_n(8));
+    alone.set_quota(Quota::per_hour(1).burst(20));
+    limiter.sweep(); // puts it back
+    assert_eq!((limiter.keys_in_line(), limiter.len()), (0, 1));
+    assert_eq!(limiter.peek_n(&1, 0).remaining(), alone.remaining());
+}

@@ -130,7 +130,7 @@ impl<A: Held, C: Clock> Line<A, C> {
         let shared = &self.limiter.shared;
         let (algorithm, state) = shared.cell.snapshot();
         let state = algorithm.moved(&state, now, shared.quota(), shard.algorithm(common, self.plan));
-        shard.put(common, print, state, self.plan, Tick::ZERO);
+        shard.put_back(common, print, state, self.plan);
         shard.fell(common, print, shared.fallen());
         shard.line_closed();
     }

@@ -242,6 +242,11 @@ impl<S: Clone + Default> Segment<S> {
         0..self.slots()
     }
 
+    /// Has [`next_places`](Self::next_places) begin at the first line again.
+    pub(crate) fn rewind(&mut self) {
+        self.cursor = 0;
+    }
+
     /// The places of the next `lines` lines to look at, and whether they end a round over the segment.
     pub(crate) fn next_places(&mut self, lines: usize) -> (std::ops::Range<usize>, bool) {
         let from = if self.cursor >= self.lines.len() { 0 } else { self.cursor };

@@ -16,6 +16,7 @@ use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Step, Tick
 
 use super::cap::{AtCap, Room};
 use super::line::Start;
+use super::observer::Evicted;
 use super::plans::Plans;
 use super::segment::Segment;
 use crate::cell::Held;
@@ -133,6 +134,13 @@ pub(crate) struct Counts {
     pub(crate) overflowed: u64,
 }
 
+impl Counts {
+    /// Who was dropped since the counts stood as in `before`.
+    pub(crate) fn evicted_since(&self, before: &Self) -> Evicted {
+        Evicted { idle: self.swept - before.swept, active: self.evicted - before.evicted }
+    }
+}
+
 /// In this order, so that what every call looks at lies next to the lock, on two cache lines.
 #[derive(Debug)]
 #[repr(C)]
@@ -151,7 +159,7 @@ pub(crate) struct Shard<A: Algorithm> {
     /// the others got no free burst either.
     unseen: A::State,
     keys: usize,
-    /// The segment that sweeping is at.
+    /// The segment that sweeping is at; behind the last one while there are too many.
     sweeping: usize,
     /// The latest time at which anything was found idle and dropped.
     swept_at: Tick,
@@ -292,7 +300,9 @@ impl<A: Algorithm> Shard<A> {
             return Answer::Decided(step.decision, None); // nothing to remember
         };
         if let Err(full) = self.make_room(common, number, now) {
-            return self.no_room(common, &full, step.decision.limit());
+            let answer = self.no_room(common, &full, step.decision.limit());
+            self.counts.denied += u64::from(matches!(answer, Answer::Refused(_)));
+            return answer;
         }
         let claim = algorithm.claim(&change, query.ask.cost(), now + step.decision.delay());
         algorithm.apply(&mut state, change);
@@ -323,12 +333,22 @@ impl<A: Algorithm> Shard<A> {
         common.room.added();
     }
 
+    /// Puts back a key that was taken out. Meanwhile the table may have become smaller, or be behind with a change of quota
+    /// that the key has gone through.
+    pub(crate) fn put_back(&mut self, common: &Common<A>, print: u64, state: A::State, plan: u32) {
+        let number = self.up_to_date(print);
+        if self.segments[number].is_full() {
+            self.resize(common, number, Segment::grow);
+            self.split_if_due(common);
+        }
+        self.put(common, print, state, plan, Tick::ZERO);
+    }
+
     fn no_room(&mut self, common: &Common<A>, full: &Full, limit: u64) -> Answer {
         match common.at_cap {
             AtCap::Share => Answer::Overflows,
             AtCap::Evict | AtCap::Refuse => {
                 self.counts.refused += 1;
-                self.counts.denied += 1;
                 Answer::Refused(Decision::refusal(limit, full.next_idle))
             }
         }
@@ -640,19 +660,45 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Looks at the next `lines` lines and drops idle keys; whether that ended a round over all segments.
+    /// Starts a round over all segments from the beginning, so that the round leaves nothing out.
+    pub(crate) fn rewind(&mut self) {
+        self.sweeping = 0;
+        self.segments.iter_mut().for_each(Segment::rewind);
+    }
+
+    /// Looks at the next `lines` lines and drops idle keys; behind the last segment, joins two if there are too many.
+    /// Whether that ended a round.
     pub(crate) fn sweep(&mut self, common: &Common<A>, now: Tick, lines: usize) -> bool {
+        if self.sweeping < self.segments.len() {
+            self.sweep_lines(common, now, lines);
+        } else {
+            // Not before all were swept: what has not been could move to where it would be missed.
+            self.join(common);
+        }
+        let ends = self.sweeping >= self.segments.len() && !self.has_too_many_segments();
+        if ends {
+            self.sweeping = 0;
+        }
+        ends
+    }
+
+    /// Looks at the next `lines` lines of the segment that sweeping is at.
+    fn sweep_lines(&mut self, common: &Common<A>, now: Tick, lines: usize) {
         let number = self.sweeping;
         self.catch_up(number);
         let (places, ends) = self.segments[number].next_places(lines);
         self.drop_idle(common, number, places, now);
         if !ends {
-            return false;
+            return;
         }
-        self.tidy(common, number);
-        let was_last = number + 1 >= self.segments.len();
-        self.sweeping = if was_last { 0 } else { number + 1 };
-        was_last
+        if self.segments[number].is_sparse() {
+            self.resize(common, number, Segment::shrink);
+        }
+        self.sweeping += 1;
+    }
+
+    fn has_too_many_segments(&self) -> bool {
+        self.segments.len() > 1 && self.keys < self.segments.len() * FEWEST_PER_SEGMENT
     }
 
     /// Drops the idle keys among these places.
@@ -671,16 +717,6 @@ impl<A: Algorithm> Shard<A> {
             } else {
                 place += 1;
             }
-        }
-    }
-
-    /// Makes a segment smaller that has become sparse, and joins two if there are too many.
-    fn tidy(&mut self, common: &Common<A>, number: usize) {
-        if self.segments[number].is_sparse() {
-            self.resize(common, number, Segment::shrink);
-        }
-        if self.segments.len() > 1 && self.keys < self.segments.len() * FEWEST_PER_SEGMENT {
-            self.join(common);
         }
     }
 
@@ -719,8 +755,8 @@ impl<A: Algorithm> Shard<A> {
         if self.segments.len() <= (self.mask >> 1) + 1 {
             self.mask >>= 1;
         }
-        if self.sweeping >= self.segments.len() {
-            self.sweeping = 0;
+        if self.segments.capacity() >= 4 * self.segments.len() {
+            self.segments.shrink_to(2 * self.segments.len());
         }
     }
 
@@ -740,10 +776,14 @@ impl<A: Algorithm> Shard<A> {
         if !self.segments[number].has_room() {
             self.resize(common, number, Segment::grow);
         }
+        self.split_if_due(common);
+        Ok(())
+    }
+
+    fn split_if_due(&mut self, common: &Common<A>) {
         if self.keys >= self.segments.len() * MOST_PER_SEGMENT {
             self.split(common);
         }
-        Ok(())
     }
 
     /// Makes room by forgetting somebody: whoever is idle, else the one that has most left, and one that has nothing left

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tollgate_core::Tick;
@@ -65,11 +65,10 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Future for KeyedWait<'_, K, A, C> {
             }
         }
         let wait = self.in_line.as_mut().expect("in line since the first poll");
-        let turn = Pin::new(wait).poll(context);
-        turn.map_ok(|turn| {
-            let print = limiter.store.seed.print(self.key);
-            KeyedReservation::in_line(limiter.clone(), print, turn)
-        })
+        let turn = ready!(Pin::new(wait).poll(context));
+        limiter.waited(self.key, &turn);
+        let print = limiter.store.seed.print(self.key);
+        Poll::Ready(turn.map(|turn| KeyedReservation::in_line(limiter.clone(), print, turn)))
     }
 }
 

@@ -1,0 +1,193 @@
+//! How a keyed limiter is set up.
+
+use std::fmt;
+use std::hash::Hash;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tollgate_core::{AnyAlgorithm, Kind, Quota};
+
+use super::cap::{AtCap, Room};
+use super::hash::Seed;
+use super::line::Lines;
+use super::plans::Plans;
+use super::shard::{Common, Shard};
+use super::watch::Watch;
+use super::{KeyedLimiter, Padded, QuotaOf, Rest, Store};
+use crate::cell::Held;
+use crate::clock::Clock;
+use crate::name::{Name, intern};
+use crate::queue::LONGEST_QUEUE;
+use crate::sync::{Light, Mutex};
+use crate::timer::Timer;
+use crate::watch::Watchers;
+
+/// Builds a [`KeyedLimiter`].
+///
+/// # Examples
+/// ```
+/// use tollgate::{AtCap, KeyedLimiter, Kind, ManualClock, Quota};
+///
+/// let limiter = KeyedLimiter::<str>::builder(Quota::per_minute(100))
+///     .kind(Kind::SlidingCounter)
+///     .quota_of(|user: &str| if user == "alice" { Quota::per_minute(1_000) } else { Quota::per_minute(100) })
+///     .max_keys(1_000_000)
+///     .at_cap(AtCap::Refuse)
+///     .clock(ManualClock::new())
+///     .build();
+/// assert!(limiter.allow_n("alice", 1_000));
+/// assert!(!limiter.allow_n("bob", 101));
+/// ```
+#[must_use = "a builder builds nothing until build() is called"]
+pub struct KeyedBuilder<K: ?Sized, A, C> {
+    quota: Quota,
+    make: Box<dyn Fn(Quota) -> A + Send + Sync>,
+    clock: C,
+    options: Options<K>,
+}
+
+/// What does not depend on the algorithm or the clock.
+struct Options<K: ?Sized> {
+    quota_of: Option<QuotaOf<K>>,
+    max_keys: u64,
+    max_bytes: u64,
+    at_cap: AtCap,
+    timer: Option<Arc<dyn Timer>>,
+    longest_queue: usize,
+    name: Option<Name>,
+    watch: Watch<K>,
+}
+
+impl<K: ?Sized, A, C> KeyedBuilder<K, A, C> {
+    /// Whoever must be told what happens.
+    pub(super) fn watch(&mut self) -> &mut Watch<K> {
+        &mut self.options.watch
+    }
+}
+
+impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
+    pub(super) fn new(quota: Quota, make: impl Fn(Quota) -> A + Send + Sync + 'static, clock: C) -> Self {
+        let options = Options {
+            quota_of: None,
+            max_keys: u64::MAX,
+            max_bytes: u64::MAX,
+            at_cap: AtCap::default(),
+            timer: None,
+            longest_queue: LONGEST_QUEUE,
+            name: None,
+            watch: Watch::NOBODY,
+        };
+        Self { quota, make: Box::new(make), clock, options }
+    }
+
+    fn with(mut self, set: impl FnOnce(&mut Options<K>)) -> Self {
+        set(&mut self.options);
+        self
+    }
+
+    /// Uses the algorithm of that kind, chosen at run time.
+    pub fn kind(self, kind: Kind) -> KeyedBuilder<K, AnyAlgorithm, C> {
+        self.algorithm(move |quota| AnyAlgorithm::new(kind, quota))
+    }
+
+    /// Uses the algorithm that `make` makes of a quota, chosen at compile time.
+    pub fn algorithm<B: Held>(
+        self,
+        make: impl Fn(Quota) -> B + Send + Sync + 'static,
+    ) -> KeyedBuilder<K, B, C> {
+        let Self { quota, clock, options, .. } = self;
+        KeyedBuilder { quota, make: Box::new(make), clock, options }
+    }
+
+    /// Uses `clock`, and its timer unless another is set.
+    pub fn clock<D: Clock>(self, clock: D) -> KeyedBuilder<K, A, D> {
+        let Self { quota, make, options, .. } = self;
+        KeyedBuilder { quota, make, clock, options }
+    }
+
+    /// Gives each key the quota that `quota_of` says. It is asked when a key is new to the store, and again by
+    /// [`refresh`](KeyedLimiter::refresh); a hundred keys with the same quota take no more memory for it than one.
+    pub fn quota_of(self, quota_of: impl Fn(&K) -> Quota + Send + Sync + 'static) -> Self {
+        self.with(|options| options.quota_of = Some(Box::new(quota_of)))
+    }
+
+    /// Remembers at most about `keys` keys.
+    pub fn max_keys(self, keys: usize) -> Self {
+        self.with(|options| options.max_keys = keys as u64)
+    }
+
+    /// Takes at most about `bytes` of memory.
+    pub fn max_bytes(self, bytes: usize) -> Self {
+        self.with(|options| options.max_bytes = bytes as u64)
+    }
+
+    /// Wakes those who wait by `timer`.
+    pub fn timer(self, timer: impl Timer + 'static) -> Self {
+        self.with(|options| options.timer = Some(Arc::new(timer)))
+    }
+
+    /// Lets at most `waiters` wait for each key; further ones are refused at once. The default is 65 536.
+    pub fn longest_queue(self, waiters: usize) -> Self {
+        self.with(|options| options.longest_queue = waiters)
+    }
+
+    /// Names it, so that the decision of a [`Gate`](crate::Gate) can say which of its limits decided. Names are kept for good.
+    pub fn name(self, name: &str) -> Self {
+        self.with(|options| options.name = Some(intern(name)))
+    }
+
+    /// What happens to new keys when there is no room for them.
+    pub fn at_cap(self, at_cap: AtCap) -> Self {
+        self.with(|options| options.at_cap = at_cap)
+    }
+
+    /// The limiter.
+    pub fn build(self) -> KeyedLimiter<K, A, C> {
+        let Self { quota, make, clock, options } = self;
+        let Options { quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name, watch } = options;
+        let algorithm = make(quota);
+        let common = Common {
+            plans: Plans::new(make),
+            by_key: quota_of.is_some(),
+            patience: algorithm.patience(),
+            room: Room::new(max_keys, max_bytes),
+            at_cap,
+        };
+        let bits = shard_bits(max_keys, max_bytes);
+        let store = Store {
+            seed: Seed::of_process(),
+            shards: (0..1 << bits).map(|_| Padded(Light::new(Shard::new(&common, quota)))).collect(),
+            shift: 64 - bits,
+            common,
+            quota_of,
+            watch: watch.if_any(),
+            rest: Mutex::new(Rest { quota, algorithm, overflow: A::State::default() }),
+            lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue),
+            closed: AtomicBool::new(false),
+            watchers: Watchers::default(),
+            name,
+            clock,
+            keys: PhantomData,
+        };
+        KeyedLimiter { store: Arc::new(store) }
+    }
+}
+
+/// Enough shards that threads seldom meet, but with a bound not so many that some would be empty; two at least.
+fn shard_bits(max_keys: u64, max_bytes: u64) -> u32 {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let wanted = (threads * SHARDS_PER_THREAD).clamp(64, 4_096).ilog2();
+    let most = max_keys.min(max_bytes / 64) / KEYS_PER_SHARD;
+    wanted.min(most.max(2).ilog2())
+}
+
+const SHARDS_PER_THREAD: u64 = 32;
+/// The fewest keys a shard should have when the store is full.
+const KEYS_PER_SHARD: u64 = 128;
+
+impl<K: ?Sized, A, C> fmt::Debug for KeyedBuilder<K, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedBuilder").field("quota", &self.quota).finish_non_exhaustive()
+    }
+}
