@@ -7,7 +7,7 @@ mod locked;
 use std::fmt;
 
 use tollgate_core::{
-    Algorithm, AnyAlgorithm, Ask, Claim, Decision, FixedWindow, GiveBack, LeakyBucket, PacedWindow, Quota,
+    Algorithm, AnyAlgorithm, Ask, Claim, Decision, FixedWindow, GiveBack, Kind, LeakyBucket, PacedWindow, Quota,
     SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket,
 };
 
@@ -96,10 +96,28 @@ pub struct Retuned<A: Algorithm> {
 pub trait Held: Algorithm<State: Send, Change: Send> + Send + Sync + 'static {
     /// Its cell.
     type Cell: Cell<Self>;
+
+    /// Which algorithm it is.
+    fn kind(&self) -> Kind;
+
+    /// How many parts its states have: for [`SubWindows`], else zero.
+    fn parts(&self) -> u32;
 }
 
 macro_rules! held_in {
-    ($cell:ident: $($algorithm:ty),*) => { $(impl Held for $algorithm { type Cell = $cell<$algorithm>; })* };
+    ($cell:ident: $($algorithm:ident),*) => { $(
+        impl Held for $algorithm {
+            type Cell = $cell<$algorithm>;
+
+            fn kind(&self) -> Kind {
+                AnyAlgorithm::$algorithm(*self).kind()
+            }
+
+            fn parts(&self) -> u32 {
+                AnyAlgorithm::$algorithm(*self).parts()
+            }
+        }
+    )* };
 }
 
 held_in!(AtomicCell: TokenBucket, LeakyBucket, FixedWindow, PacedWindow);
@@ -107,4 +125,12 @@ held_in!(LockedCell: SlidingLog, SlidingCounter, SubWindows);
 
 impl Held for AnyAlgorithm {
     type Cell = AnyCell;
+
+    fn kind(&self) -> Kind {
+        AnyAlgorithm::kind(self)
+    }
+
+    fn parts(&self) -> u32 {
+        AnyAlgorithm::parts(self)
+    }
 }
