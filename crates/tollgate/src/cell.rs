@@ -7,8 +7,8 @@ mod locked;
 use std::fmt;
 
 use tollgate_core::{
-    Algorithm, AnyAlgorithm, Ask, Claim, Decision, FixedWindow, GiveBack, Kind, LeakyBucket, PacedWindow, Quota,
-    SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket,
+    Algorithm, AnyAlgorithm, Ask, Claim, Decision, FixedWindow, GiveBack, Kind, LeakyBucket, PacedWindow,
+    Quota, SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket,
 };
 
 pub use any::AnyCell;

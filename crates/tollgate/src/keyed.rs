@@ -11,6 +11,8 @@ mod prefetch;
 mod reservation;
 mod segment;
 mod shard;
+mod shifted;
+mod snapshot;
 
 use std::fmt;
 use std::hash::Hash;
@@ -27,9 +29,11 @@ use crate::sync::{Light, LightGuard, Mutex, lock};
 pub use cap::AtCap;
 use cap::Room;
 use hash::Seed;
-use plans::Plans;
+use plans::{Make, Plans};
 pub use reservation::KeyedReservation;
 use shard::{Answer, Common, Query, Receipt, Shard};
+use shifted::Shifted;
+pub use snapshot::{SnapshotError, SnapshotProblem};
 
 /// Limits how often something happens for each key: an address, a user, an API key.
 ///
@@ -59,7 +63,7 @@ pub struct KeyedLimiter<K: ?Sized, A: Held = TokenBucket, C: Clock = DefaultCloc
 /// What all clones share.
 struct Store<K: ?Sized, A: Held, C> {
     seed: Seed,
-    clock: C,
+    clock: Shifted<C>,
     shards: Box<[Lines<A>]>,
     /// Leaves the bits of a fingerprint that choose the shard.
     shift: u32,
@@ -67,10 +71,12 @@ struct Store<K: ?Sized, A: Held, C> {
     quota_of: Option<QuotaOf<K>>,
     /// The quota for keys without one of their own, and the state that new keys share if there is no room for them.
     rest: Mutex<Rest<A>>,
+    /// Held while a file is written, and while the quota changes, so that all keys in a file have the same.
+    saving: Mutex<()>,
     keys: PhantomData<fn(&K)>,
 }
 
-type QuotaOf<K> = Box<dyn Fn(&K) -> Quota + Send + Sync>;
+type QuotaOf<K> = Arc<dyn Fn(&K) -> Quota + Send + Sync>;
 
 /// Keeps a shard off its neighbours' cache lines.
 #[repr(align(128))]
@@ -111,7 +117,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     pub fn builder(quota: Quota) -> KeyedBuilder<K, TokenBucket, DefaultClock> {
         KeyedBuilder {
             quota,
-            make: Box::new(TokenBucket::new),
+            make: Arc::new(TokenBucket::new),
             clock: DefaultClock::new(),
             quota_of: None,
             max_keys: u64::MAX,
@@ -134,6 +140,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a call costs a sixth of it; cargo xtask bench keyed")]
     pub fn allow_at(&self, key: &K, now: Tick) -> bool {
+        let now = self.tick(now);
         let decide = |algorithm: &A, state: &mut A::State| {
             let allowed = algorithm.allow(state, now);
             (allowed, allowed)
@@ -154,7 +161,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// [`allow_n`](Self::allow_n) at an explicit time.
     #[inline]
     pub fn allow_n_at(&self, key: &K, n: u64, now: Tick) -> bool {
-        self.decide(key, self.store.seed.print(key), now, Ask::now(n)).is_allowed()
+        self.decide(key, self.store.seed.print(key), self.tick(now), Ask::now(n)).is_allowed()
     }
 
     /// Whether one may happen now for `key`, and everything a caller may want to know with that.
@@ -178,7 +185,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// [`check_n`](Self::check_n) at an explicit time.
     #[inline]
     pub fn check_n_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        self.decide(key, self.store.seed.print(key), now, Ask::within(n, self.store.common.patience))
+        let ask = Ask::within(n, self.store.common.patience);
+        self.decide(key, self.store.seed.print(key), self.tick(now), ask)
     }
 
     /// [`check`](Self::check) for many keys with one reading of the clock, each on its own; `each` gets the answers in
@@ -204,7 +212,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`check_many`](Self::check_many) at an explicit time.
     pub fn check_many_at(&self, keys: &[&K], now: Tick, mut each: impl FnMut(usize, Decision)) {
-        let ask = Ask::within(1, self.store.common.patience);
+        let (ask, now) = (Ask::within(1, self.store.common.patience), self.tick(now));
         let mut prints = [0; BATCH];
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             for (print, key) in prints.iter_mut().zip(keys) {
@@ -240,7 +248,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// What [`reserve_within`](Self::reserve_within) would answer, taking nothing.
     pub fn peek_within_at(&self, key: &K, n: u64, longest_wait: Duration, now: Tick) -> Decision {
         let ask = Ask::within(n, longest_wait);
-        let answer = self.on_shard(key, now, ask, Shard::peek);
+        let answer = self.on_shard(key, self.tick(now), ask, Shard::peek);
         match answer {
             Answer::Decided(decision, _) => decision,
             _ => unreachable!("a look needs no room"),
@@ -299,7 +307,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     fn reserve_ask(&self, key: &K, now: Tick, ask: Ask) -> Result<KeyedReservation<K, A, C>, Refused> {
-        let (decision, receipt) = self.take(key, now, ask);
+        let (decision, receipt) = self.take(key, self.tick(now), ask);
         if !decision.is_admitted() {
             return Err(Refused(decision));
         }
@@ -313,6 +321,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`charge`](Self::charge) at an explicit time.
     pub fn charge_at(&self, key: &K, n: u64, now: Tick) {
+        let now = self.tick(now);
         if let Answer::Overflows = self.on_shard(key, now, Ask::now(n), Shard::charge) {
             lock(&self.store.rest).charge(n, now);
         }
@@ -320,6 +329,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// Charges a key of which only the fingerprint is at hand.
     fn charge_known(&self, print: u64, plan: u32, extra: u64, now: Tick) {
+        let now = self.tick(now);
         let query = Query { print, plan: Some(plan), now, ask: Ask::now(extra) };
         let answer = self.store.shard(print).charge(&self.store.common, query);
         if let Answer::Overflows = answer {
@@ -328,7 +338,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     fn give_back(&self, print: u64, receipt: Receipt, amount: u64, now: Tick) {
-        self.store.shard(print).give_back(&self.store.common, print, receipt, amount, now);
+        self.store.shard(print).give_back(&self.store.common, print, receipt, amount, self.tick(now));
     }
 
     /// Forgets a key: it starts afresh, and what was taken of it can no longer be given back. Whether it was known.
@@ -345,6 +355,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`set_quota`](Self::set_quota) at an explicit time.
     pub fn set_quota_at(&self, quota: Quota, now: Tick) {
+        self.set_quota_tick(quota, self.tick(now));
+    }
+
+    fn set_quota_tick(&self, quota: Quota, now: Tick) {
+        let _not_while_saving = lock(&self.store.saving);
         let mut rest = lock(&self.store.rest);
         rest.set_quota(quota, now, &self.store.common.plans);
         for shard in &self.store.shards {
@@ -366,7 +381,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     pub fn refresh_at(&self, key: &K, now: Tick) {
         let print = self.store.seed.print(key);
         if let Some(plan) = self.store.plan(key).filter(|plan| *plan > 0) {
-            self.store.shard(print).set_plan(&self.store.common, print, plan, now);
+            self.store.shard(print).set_plan(&self.store.common, print, plan, self.tick(now));
         }
     }
 
@@ -377,6 +392,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`sweep`](Self::sweep) at an explicit time.
     pub fn sweep_at(&self, now: Tick) {
+        let now = self.tick(now);
         for shard in &self.store.shards {
             // Locked anew each time, so that callers get in between.
             while !shard.0.lock().sweep(&self.store.common, now, LINES_PER_SWEEP) {}
@@ -415,12 +431,19 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// The clock.
     pub fn clock(&self) -> &C {
-        &self.store.clock
+        self.store.clock.clock()
     }
 
+    /// The time by the limiter's clock, as the callers see it.
     #[inline]
     fn now(&self) -> Tick {
-        self.store.clock.now()
+        self.clock().now()
+    }
+
+    /// That time as the states see it.
+    #[inline]
+    fn tick(&self, now: Tick) -> Tick {
+        self.store.clock.tick(now)
     }
 
     #[inline]
@@ -552,7 +575,7 @@ impl<K: ?Sized, A: Held, C: Clock> fmt::Debug for KeyedLimiter<K, A, C> {
 #[must_use = "a builder builds nothing until build() is called"]
 pub struct KeyedBuilder<K: ?Sized, A, C> {
     quota: Quota,
-    make: Box<dyn Fn(Quota) -> A + Send + Sync>,
+    make: Make<A>,
     clock: C,
     quota_of: Option<QuotaOf<K>>,
     max_keys: u64,
@@ -572,7 +595,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         make: impl Fn(Quota) -> B + Send + Sync + 'static,
     ) -> KeyedBuilder<K, B, C> {
         let Self { quota, clock, quota_of, max_keys, max_bytes, at_cap, .. } = self;
-        KeyedBuilder { quota, make: Box::new(make), clock, quota_of, max_keys, max_bytes, at_cap }
+        KeyedBuilder { quota, make: Arc::new(make), clock, quota_of, max_keys, max_bytes, at_cap }
     }
 
     /// Uses `clock`.
@@ -584,7 +607,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
     /// Gives each key the quota that `quota_of` says. It is asked when a key is new to the store, and again by
     /// [`refresh`](KeyedLimiter::refresh); a hundred keys with the same quota take no more memory for it than one.
     pub fn quota_of(self, quota_of: impl Fn(&K) -> Quota + Send + Sync + 'static) -> Self {
-        Self { quota_of: Some(Box::new(quota_of)), ..self }
+        Self { quota_of: Some(Arc::new(quota_of)), ..self }
     }
 
     /// Remembers at most about `keys` keys.
@@ -604,19 +627,30 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
 
     /// The limiter.
     pub fn build(self) -> KeyedLimiter<K, A, C> {
-        let Self { quota, make, clock, quota_of, max_keys, max_bytes, at_cap } = self;
+        let (clock, quota) = (Shifted::unshifted(self.clock.clone()), self.quota);
+        self.build_with(Seed::of_process(), clock, quota)
+    }
+
+    /// The algorithm of a quota.
+    fn make_algorithm(&self, quota: Quota) -> A {
+        (self.make)(quota)
+    }
+
+    /// The limiter, on a time of its own and with the quota that it starts out from.
+    fn build_with(self, seed: Seed, clock: Shifted<C>, quota: Quota) -> KeyedLimiter<K, A, C> {
+        let patience = self.make_algorithm(self.quota).patience();
+        let Self { make, quota_of, max_keys, max_bytes, at_cap, .. } = self;
         let algorithm = make(quota);
         let shard_bits = shard_bits(max_keys, max_bytes);
         let common = Common {
             plans: Plans::new(make),
             by_key: quota_of.is_some(),
-            patience: algorithm.patience(),
+            patience,
             room: Room::new(max_keys, max_bytes),
             at_cap,
         };
         let shards = (0..1 << shard_bits).map(|_| Lines(Light::new(Shard::new(&common, quota)))).collect();
         let rest = Mutex::new(Rest { quota, algorithm, overflow: A::State::default() });
-        let seed = Seed::of_process();
         KeyedLimiter {
             store: Arc::new(Store {
                 seed,
@@ -626,8 +660,24 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
                 common,
                 quota_of,
                 rest,
+                saving: Mutex::new(()),
                 keys: PhantomData,
             }),
+        }
+    }
+}
+
+impl<K: ?Sized, A, C: Clone> Clone for KeyedBuilder<K, A, C> {
+    /// The same settings again; a clone of the clock is the same clock.
+    fn clone(&self) -> Self {
+        Self {
+            quota: self.quota,
+            make: Arc::clone(&self.make),
+            clock: self.clock.clone(),
+            quota_of: self.quota_of.clone(),
+            max_keys: self.max_keys,
+            max_bytes: self.max_bytes,
+            at_cap: self.at_cap,
         }
     }
 }

@@ -37,7 +37,7 @@ pub use clock::TscClock;
 pub use clock::{Clock, CoarseClock, DefaultClock, ManualClock, MonotonicClock};
 #[cfg(feature = "tokio")]
 pub use clock::{TokioClock, TokioTimer};
-pub use keyed::{AtCap, KeyedBuilder, KeyedLimiter, KeyedReservation, Stats};
+pub use keyed::{AtCap, KeyedBuilder, KeyedLimiter, KeyedReservation, SnapshotError, SnapshotProblem, Stats};
 pub use limiter::{Builder, Limiter};
 pub use reservation::{Refused, Reservation};
 pub use sometimes::Sometimes;

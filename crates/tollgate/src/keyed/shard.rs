@@ -128,6 +128,8 @@ pub(crate) struct Shard<A: Algorithm> {
     accounts: Option<Box<[Account; ACCOUNTS]>>,
     /// How many keys have a line of people waiting, and so a limiter of their own.
     pub(crate) lines: usize,
+    /// Whether somebody visits the segments one after the other.
+    pinned: bool,
     pub(crate) counts: Counts,
 }
 
@@ -150,6 +152,7 @@ impl<A: Algorithm> Shard<A> {
             changes: Vec::new(),
             accounts,
             lines: 0,
+            pinned: false,
             counts: Counts::default(),
         }
     }
@@ -491,7 +494,7 @@ impl<A: Algorithm> Shard<A> {
         if self.segments[number].is_sparse() {
             self.resize(common, number, Segment::shrink);
         }
-        if self.segments.len() > 1 && self.keys < self.segments.len() * FEWEST_PER_SEGMENT {
+        if !self.pinned && self.segments.len() > 1 && self.keys < self.segments.len() * FEWEST_PER_SEGMENT {
             self.join(common);
         }
     }
@@ -556,7 +559,7 @@ impl<A: Algorithm> Shard<A> {
         if !self.segments[number].has_room() {
             self.resize(common, number, Segment::grow);
         }
-        if self.keys >= self.segments.len() * MOST_PER_SEGMENT {
+        if !self.pinned && self.keys >= self.segments.len() * MOST_PER_SEGMENT {
             self.split(common);
         }
         Ok(())
@@ -623,12 +626,55 @@ impl<A: Algorithm> Shard<A> {
         })
     }
 
-    /// Every key's fingerprint, plan and state, one segment after the other; `from` counts segments.
-    pub(crate) fn segment(&mut self, number: usize) -> Option<&Segment<A::State>> {
-        if number < self.segments.len() && self.segments[number].generation != self.generation {
+    /// While a shard is pinned it has the same segments, each with the same keys but for those that come and go, so that they
+    /// can be visited one after the other. Segments that grow too large meanwhile are split later.
+    pub(crate) fn pin(&mut self, pinned: bool) {
+        self.pinned = pinned;
+    }
+
+    /// Gives `each` every key of a segment: fingerprint, plan, algorithm and state. Whether there is such a segment.
+    pub(crate) fn visit(
+        &mut self,
+        common: &Common<A>,
+        number: usize,
+        mut each: impl FnMut(u64, u32, &A, &A::State),
+    ) -> bool {
+        if number >= self.segments.len() {
+            return false;
+        }
+        if self.segments[number].generation != self.generation {
             self.catch_up(number);
         }
-        self.segments.get(number)
+        let segment = &self.segments[number];
+        for (place, slot) in segment.iter() {
+            let plan = segment.plan(place);
+            each(slot.print, plan, algorithm_of(&self.algorithm, common, plan), &slot.state);
+        }
+        true
+    }
+
+    /// The state of a key that was never seen and has no plan.
+    pub(crate) fn unseen_state(&self) -> A::State {
+        self.unseen.clone()
+    }
+
+    /// Goes on for a store that was saved. Who is not put back was idle, at `now` or before.
+    pub(crate) fn resume(&mut self, unseen: A::State, now: Tick) {
+        self.unseen = unseen;
+        self.swept_at = now;
+    }
+
+    /// Puts back a key that was saved, if there is room or room can be made.
+    pub(crate) fn restore(&mut self, common: &Common<A>, print: u64, state: A::State, plan: u32, now: Tick) {
+        let number = self.up_to_date(print);
+        if let Some(place) = self.segments[number].find(print) {
+            *self.segments[number].state_mut(place) = state;
+            self.segments[number].set_plan(place, plan);
+        } else if self.make_room(common, number, now).is_ok() {
+            self.put(common, print, state, plan, Tick::ZERO);
+        } else {
+            self.counts.evicted += 1;
+        }
     }
 }
 

@@ -1,0 +1,319 @@
+//! A limiter in a file, so that a restart forgets nothing.
+//!
+//! The file, all numbers with the lowest byte first:
+//!
+//! ```text
+//! "tollgate"  version: u32
+//! seed: 2 × u64, and the fingerprint it gives a known text: u64
+//! kind: text, parts: u32, quota: text
+//! the time that states are kept in: u64, and the time since 1970 at that moment: u64, both in nanoseconds
+//! the state that new keys share if there is no room: state
+//! the state of a key that was never seen: state
+//! any number of
+//!     'p' quota: text                               the quota of some keys; they are numbered from one
+//!     'k' fingerprint: u64, plan: u32, state        a key; plan zero stands for the limiter's quota
+//! "gatetoll"  CRC-32 of everything before: u32
+//!
+//! text = length: u8, UTF-8         state = number of words: u32, words: u64
+//! ```
+//!
+//! Keys are not in it, only their fingerprints; so a restored limiter goes on with the seed of the file. If a key comes
+//! twice, the later one counts.
+
+mod error;
+mod reader;
+mod writer;
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tollgate_core::{Quota, Tick};
+
+use super::hash::Seed;
+use super::shard::Shard;
+use super::shifted::Shifted;
+use super::{KeyedBuilder, KeyedLimiter};
+use crate::cell::Held;
+use crate::clock::Clock;
+use crate::sync::{Light, lock};
+pub use error::{SnapshotError, SnapshotProblem};
+use reader::Reader;
+use writer::{Buffer, Writer};
+
+const MAGIC: &[u8; 8] = b"tollgate";
+const END: &[u8; 8] = b"gatetoll";
+const VERSION: u32 = 1;
+/// What is hashed to see whether the file's keys were hashed as this program does it.
+const PROBE: &str = "the same text in every program";
+const PLAN: u8 = b'p';
+const KEY: u8 = b'k';
+
+impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
+    /// Saves every key that counts, so that [`restore`](KeyedBuilder::restore) can go on after a restart; how many they are.
+    ///
+    /// Calls go on meanwhile, and wait for a thousand keys at most; only [`set_quota`](Self::set_quota) waits until it is
+    /// done. What was decided before is in the file, what is decided meanwhile may be. Reservations are not: what was reserved
+    /// stays taken, and cannot be given back after a restart. Nor are the [`stats`](Self::stats).
+    ///
+    /// A file that was there stays as it is until the new one is complete and on the disk. The new one is first written under
+    /// a name that ends in `.tmp`. Keep it as private as the limiter: it holds no keys, but the seed that keeps others from
+    /// finding keys that collide. On Unix nobody else may read it.
+    ///
+    /// # Errors
+    /// If the file cannot be written; the old one, if there was one, is left alone.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{KeyedLimiter, Quota};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("tollgate-doc-{}.snapshot", std::process::id()));
+    /// let quota = Quota::per_hour(2);
+    /// let limiter = KeyedLimiter::<str>::new(quota);
+    /// assert!(limiter.allow_n("alice", 2));
+    /// assert_eq!(limiter.save(&path)?, 1);
+    ///
+    /// // After a restart:
+    /// let (limiter, restored) = KeyedLimiter::<str>::builder(quota).restore(&path);
+    /// match restored {
+    ///     Ok(keys) => println!("{keys} keys restored"),
+    ///     Err(error) if error.is_not_found() => println!("a first start"),
+    ///     Err(error) => eprintln!("starting afresh: {error}"),
+    /// }
+    /// assert!(!limiter.allow("alice"));
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn save(&self, path: impl AsRef<Path>) -> io::Result<usize> {
+        let path = path.as_ref();
+        let _alone = lock(&self.store.saving);
+        writer::replace(path, |file| self.write_all(file)).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot save a limiter as {}: {error}", path.display()))
+        })
+    }
+
+    fn write_all(&self, file: &mut Writer) -> io::Result<usize> {
+        let now = self.store.clock.now();
+        file.write(&mut self.header(now))?;
+        let mut keys = Keys { now, plans: HashMap::new(), written: 0, buffer: Buffer::default() };
+        for shard in &self.store.shards {
+            shard.0.lock().pin(true);
+            let written = self.write_shard(&shard.0, &mut keys, file);
+            shard.0.lock().pin(false);
+            written?;
+        }
+        Ok(keys.written)
+    }
+
+    fn header(&self, now: Tick) -> Buffer {
+        let unix = self.store.clock.unix().as_nanos();
+        let mut header = Buffer::begin();
+        let seed = &self.store.seed;
+        for word in seed.bits().into_iter().chain([seed.print(PROBE)]) {
+            header.put_u64(word);
+        }
+        let rest = lock(&self.store.rest);
+        header.put_text(rest.algorithm.kind().name());
+        header.put_u32(rest.algorithm.parts());
+        header.put_text(&rest.quota.to_string());
+        header.put_u64(now.as_nanos());
+        header.put_u64(u64::try_from(unix).unwrap_or(u64::MAX));
+        header.put_words(|words| rest.algorithm.write_state(&rest.overflow, words));
+        // All shards have the same, but for some that have found out already that it is as good as fresh.
+        let unseen = self.store.shards[0].0.lock().unseen_state();
+        header.put_words(|words| rest.algorithm.write_state(&unseen, words));
+        header
+    }
+
+    fn write_shard(&self, shard: &Light<Shard<A>>, keys: &mut Keys, file: &mut Writer) -> io::Result<()> {
+        let common = &self.store.common;
+        for number in 0.. {
+            // Locked anew for each segment, so that callers get in between.
+            let is_there = shard.lock().visit(common, number, |print, plan, algorithm, state| {
+                if !algorithm.is_idle(state, keys.now) {
+                    keys.put(print, plan, |plan| common.plans.get(plan).quota);
+                    keys.buffer.put_words(|words| algorithm.write_state(state, words));
+                }
+            });
+            if !is_there {
+                break;
+            }
+            file.write(&mut keys.buffer)?;
+        }
+        Ok(())
+    }
+}
+
+/// Keys on their way into a file.
+struct Keys {
+    now: Tick,
+    /// The number in the file of each plan that is in it.
+    plans: HashMap<u32, u32>,
+    written: usize,
+    buffer: Buffer,
+}
+
+impl Keys {
+    /// Puts in a key, except for its state, and before it the quota of its plan if that is new.
+    fn put(&mut self, print: u64, plan: u32, quota_of: impl FnOnce(u32) -> Quota) {
+        let known = self.plans.len() as u32;
+        let number = match plan {
+            0 => 0,
+            plan => *self.plans.entry(plan).or_insert(known + 1),
+        };
+        if number > known {
+            self.buffer.put_tag(PLAN);
+            self.buffer.put_text(&quota_of(plan).to_string());
+        }
+        self.buffer.put_tag(KEY);
+        self.buffer.put_u64(print);
+        self.buffer.put_u32(number);
+        self.written += 1;
+    }
+}
+
+impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
+    /// The limiter, with the keys that another one [saved](KeyedLimiter::save); how many still count, or why there are none.
+    /// There is a limiter in any case, an empty one if anything is wrong with the file.
+    ///
+    /// Every key goes on where it was, as if the limiter had been there all along: the time that has passed by
+    /// [the time of the day](Clock::unix) counts, or none if that went back. The algorithm must be of the same
+    /// [`Kind`](crate::Kind), and the key type must hash as it did. The rest is this builder's:
+    /// - If the quota is another one, what was used stays used, as after [`set_quota`](KeyedLimiter::set_quota).
+    /// - Keys with a quota [of their own](Self::quota_of) keep it until they are [refreshed](KeyedLimiter::refresh), or were idle.
+    ///   Without `quota_of`, they get the quota of all the others, and what was used stays used.
+    /// - Keys beyond [`max_keys`](Self::max_keys) or [`max_bytes`](Self::max_bytes) make room as new keys do: with
+    ///   [`AtCap::Evict`](crate::AtCap::Evict) the one that has used the least goes, otherwise those that come last in the
+    ///   file. Either way they count as [evicted](crate::Stats::evicted).
+    ///
+    /// A limiter lasts 18 years, and that includes the times of those it was restored from.
+    ///
+    /// For an example see [`save`](KeyedLimiter::save).
+    pub fn restore(self, path: impl AsRef<Path>) -> (KeyedLimiter<K, A, C>, Result<usize, SnapshotError>) {
+        let path = path.as_ref();
+        match self.clone().read(path) {
+            // Nothing to go on with, so its time need not go on either.
+            Ok(limiter) if limiter.is_empty() && limiter.store.clock.is_old() => (self.build(), Ok(0)),
+            Ok(limiter) => {
+                let keys = limiter.len();
+                (limiter, Ok(keys))
+            }
+            Err(problem) => (self.build(), Err(SnapshotError::new(path, problem))),
+        }
+    }
+
+    fn read(self, path: &Path) -> Result<KeyedLimiter<K, A, C>, SnapshotProblem> {
+        let mut file = Reader::open(path)?;
+        let header = Header::read(&mut file)?;
+        let quota = self.quota;
+        header.check(&self.make_algorithm(quota))?;
+        let algorithm = self.make_algorithm(header.quota);
+        let overflow = file.state(|words| algorithm.read_state(words))?;
+        let unseen = file.state(|words| algorithm.read_state(words))?;
+
+        let clock = Shifted::resumed(self.clock.clone(), header.tick, header.unix);
+        let now = clock.now();
+        let limiter = self.build_with(header.seed, clock, header.quota);
+        lock(&limiter.store.rest).overflow = overflow;
+        for shard in &limiter.store.shards {
+            shard.0.lock().resume(unseen.clone(), now);
+        }
+        limiter.read_keys(&mut file, &Origin { quota: header.quota, algorithm, now })?;
+        if quota != header.quota {
+            limiter.set_quota_tick(quota, now);
+        }
+        Ok(limiter)
+    }
+}
+
+/// What keys without a plan had, and when it is.
+struct Origin<A> {
+    quota: Quota,
+    algorithm: A,
+    now: Tick,
+}
+
+impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
+    /// Reads everything after the header.
+    fn read_keys(&self, file: &mut Reader, origin: &Origin<A>) -> Result<(), SnapshotProblem> {
+        let mut plans = vec![0];
+        while !file.is_at_end() {
+            let at = file.at();
+            match file.tag()? {
+                PLAN => plans.push(self.store.common.plans.number(file.quota()?)),
+                KEY => self.read_key(file, origin, &plans)?,
+                _ => return Err(Reader::impossible(at, "expected 'p' for a quota or 'k' for a key")),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_key(&self, file: &mut Reader, origin: &Origin<A>, plans: &[u32]) -> Result<(), SnapshotProblem> {
+        let at = file.at();
+        let (print, number) = (file.u64()?, file.u32()?);
+        if print == 0 {
+            return Err(Reader::impossible(at, "no key has the fingerprint zero"));
+        }
+        let Some(&plan) = plans.get(number as usize) else {
+            return Err(Reader::impossible(at, "no quota with that number comes before the key"));
+        };
+        let Origin { quota, algorithm, now } = origin;
+        let common = &self.store.common;
+        let own = if plan == 0 { algorithm } else { &common.plans.get(plan).algorithm };
+        let state = file.state(|words| own.read_state(words))?;
+        if own.is_idle(&state, *now) {
+            return Ok(());
+        }
+        let (plan, state) = if plan == 0 || common.by_key {
+            (plan, state)
+        } else {
+            (0, own.moved(&state, *now, *quota, algorithm))
+        };
+        self.store.shard(print).restore(common, print, state, plan, *now);
+        Ok(())
+    }
+}
+
+/// What a file says about the limiter.
+struct Header {
+    seed: Seed,
+    probe: u64,
+    kind: String,
+    parts: u32,
+    quota: Quota,
+    tick: Tick,
+    unix: Duration,
+}
+
+impl Header {
+    fn read(file: &mut Reader) -> Result<Self, SnapshotProblem> {
+        Ok(Self {
+            seed: Seed::from_bits([file.u64()?, file.u64()?]),
+            probe: file.u64()?,
+            kind: file.text()?,
+            parts: file.u32()?,
+            quota: file.quota()?,
+            tick: Tick::from_nanos(file.u64()?),
+            unix: Duration::from_nanos(file.u64()?),
+        })
+    }
+
+    /// Whether its states are of that algorithm, and its keys can be found again.
+    fn check(&self, algorithm: &impl Held) -> Result<(), SnapshotProblem> {
+        let (kind, parts) = (algorithm.kind().name(), algorithm.parts());
+        if (self.kind.as_str(), self.parts) != (kind, parts) {
+            let found = named(&self.kind, self.parts);
+            return Err(SnapshotProblem::OtherKind { found, wanted: named(kind, parts) });
+        }
+        if self.seed.print(PROBE) != self.probe {
+            return Err(SnapshotProblem::OtherHash);
+        }
+        Ok(())
+    }
+}
+
+fn named(kind: &str, parts: u32) -> String {
+    if parts == 0 { kind.to_owned() } else { format!("{kind} in {parts} parts") }
+}
