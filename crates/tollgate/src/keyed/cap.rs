@@ -25,6 +25,13 @@ pub(crate) struct Room {
     most_bytes: u64,
 }
 
+/// A part of what a store may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) keys: u64,
+    pub(crate) bytes: u64,
+}
+
 impl Room {
     pub(crate) fn new(most_keys: u64, most_bytes: u64) -> Self {
         Self { keys: AtomicU64::new(0), bytes: AtomicU64::new(0), most_keys, most_bytes }
@@ -40,6 +47,12 @@ impl Room {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// What each of so many shards may hold if all hold as much.
+    pub(crate) fn share(&self, shards: usize) -> Share {
+        let shards = shards as u64;
+        Share { keys: self.most_keys.div_ceil(shards), bytes: self.most_bytes.div_ceil(shards) }
     }
 
     /// Whether one more key may come.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
 
-use super::cap::{AtCap, Room};
+use super::cap::{AtCap, Room, Share};
 use super::plans::Plans;
 use super::segment::Segment;
 
@@ -664,17 +664,36 @@ impl<A: Algorithm> Shard<A> {
         self.swept_at = now;
     }
 
-    /// Puts back a key that was saved, if there is room or room can be made.
-    pub(crate) fn restore(&mut self, common: &Common<A>, print: u64, state: A::State, plan: u32, now: Tick) {
+    /// Puts back a key that was saved, if there is room or room can be made. Keys come shard by shard, so a shard that had more
+    /// than its share would leave nothing to the others.
+    pub(crate) fn restore(
+        &mut self,
+        common: &Common<A>,
+        share: Share,
+        (print, plan, state): (u64, u32, A::State),
+        now: Tick,
+    ) {
         let number = self.up_to_date(print);
         if let Some(place) = self.segments[number].find(print) {
             *self.segments[number].state_mut(place) = state;
             self.segments[number].set_plan(place, plan);
-        } else if self.make_room(common, number, now).is_ok() {
-            self.put(common, print, state, plan, Tick::ZERO);
-        } else {
-            self.counts.evicted += 1;
+            return;
         }
+        let is_within = self.is_within(share, number);
+        let room = if is_within { Ok(()) } else { self.evict(common, number, now) };
+        match room.and_then(|()| self.make_room(common, number, now)) {
+            Ok(()) => self.put(common, print, state, plan, Tick::ZERO),
+            Err(_) => self.counts.evicted += 1,
+        }
+    }
+
+    /// Whether one more key in a segment would be within the shard's share.
+    fn is_within(&self, share: Share, number: usize) -> bool {
+        let grown = || {
+            let bytes: usize = self.segments.iter().map(Segment::bytes).sum();
+            (bytes + self.segments[number].growth()) as u64
+        };
+        (self.keys as u64) < share.keys && (!self.segments[number].is_full() || grown() <= share.bytes)
     }
 }
 

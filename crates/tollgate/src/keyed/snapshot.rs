@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use tollgate_core::{Quota, Tick};
 
+use super::cap::Share;
 use super::hash::Seed;
 use super::shard::Shard;
 use super::shifted::Shifted;
@@ -185,8 +186,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
     /// - Keys with a quota [of their own](Self::quota_of) keep it until they are [refreshed](KeyedLimiter::refresh), or were idle.
     ///   Without `quota_of`, they get the quota of all the others, and what was used stays used.
     /// - Keys beyond [`max_keys`](Self::max_keys) or [`max_bytes`](Self::max_bytes) make room as new keys do: with
-    ///   [`AtCap::Evict`](crate::AtCap::Evict) the one that has used the least goes, otherwise those that come last in the
-    ///   file. Either way they count as [evicted](crate::Stats::evicted).
+    ///   [`AtCap::Evict`](crate::AtCap::Evict) those that have used the least go, otherwise those that come last. Either way
+    ///   they count as [evicted](crate::Stats::evicted).
     ///
     /// A limiter lasts 18 years, and that includes the times of those it was restored from.
     ///
@@ -220,7 +221,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         for shard in &limiter.store.shards {
             shard.0.lock().resume(unseen.clone(), now);
         }
-        limiter.read_keys(&mut file, &Origin { quota: header.quota, algorithm, now })?;
+        let share = limiter.store.common.room.share(limiter.store.shards.len());
+        limiter.read_keys(&mut file, &Origin { quota: header.quota, algorithm, now, share })?;
         if quota != header.quota {
             limiter.set_quota_tick(quota, now);
         }
@@ -228,11 +230,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
     }
 }
 
-/// What keys without a plan had, and when it is.
+/// What keys without a plan had, when it is, and how many fit into a shard.
 struct Origin<A> {
     quota: Quota,
     algorithm: A,
     now: Tick,
+    share: Share,
 }
 
 impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
@@ -259,7 +262,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let Some(&plan) = plans.get(number as usize) else {
             return Err(Reader::impossible(at, "no quota with that number comes before the key"));
         };
-        let Origin { quota, algorithm, now } = origin;
+        let Origin { quota, algorithm, now, share } = origin;
         let common = &self.store.common;
         let own = if plan == 0 { algorithm } else { &common.plans.get(plan).algorithm };
         let state = file.state(|words| own.read_state(words))?;
@@ -271,7 +274,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         } else {
             (0, own.moved(&state, *now, *quota, algorithm))
         };
-        self.store.shard(print).restore(common, print, state, plan, *now);
+        self.store.shard(print).restore(common, *share, (print, plan, state), *now);
         Ok(())
     }
 }
