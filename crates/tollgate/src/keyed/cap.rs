@@ -49,10 +49,12 @@ impl Room {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// What each of so many shards may hold if all hold as much.
-    pub(crate) fn share(&self, shards: usize) -> Share {
-        let shards = shards as u64;
-        Share { keys: self.most_keys.div_ceil(shards), bytes: self.most_bytes.div_ceil(shards) }
+    /// What each of so many shards holds at most if all hold as much, where `bytes` are to come at least. If those may fit,
+    /// a shard may take what it needs.
+    pub(crate) fn share(&self, shards: usize, bytes: u64) -> Share {
+        let is_too_much = bytes > self.most_bytes;
+        let bytes = if is_too_much { self.most_bytes.div_ceil(shards as u64) } else { u64::MAX };
+        Share { keys: self.most_keys.div_ceil(shards as u64), bytes }
     }
 
     /// Whether one more key may come.

@@ -16,7 +16,7 @@ use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
 
 use super::cap::{AtCap, Room, Share};
 use super::plans::Plans;
-use super::segment::Segment;
+use super::segment::{Segment, Slot};
 
 /// Every so many calls one line is swept. A call more often costs more than it frees.
 const CALLS_PER_LINE: u64 = 64;
@@ -664,8 +664,7 @@ impl<A: Algorithm> Shard<A> {
         self.swept_at = now;
     }
 
-    /// Puts back a key that was saved, if there is room or room can be made. Keys come shard by shard, so a shard that had more
-    /// than its share would leave nothing to the others.
+    /// Puts back a key that was saved, if there is room or room can be made.
     pub(crate) fn restore(
         &mut self,
         common: &Common<A>,
@@ -679,22 +678,33 @@ impl<A: Algorithm> Shard<A> {
             self.segments[number].set_plan(place, plan);
             return;
         }
-        let is_within = self.is_within(share, number);
-        let room = if is_within { Ok(()) } else { self.evict(common, number, now) };
+        let has_bytes = !self.segments[number].is_full() || self.grown(number) <= share.bytes;
+        let room = if has_bytes { Ok(()) } else { self.evict(common, number, now) };
         match room.and_then(|()| self.make_room(common, number, now)) {
             Ok(()) => self.put(common, print, state, plan, Tick::ZERO),
             Err(_) => self.counts.evicted += 1,
         }
     }
 
-    /// Whether one more key in a segment would be within the shard's share.
-    fn is_within(&self, share: Share, number: usize) -> bool {
-        let grown = || {
-            let bytes: usize = self.segments.iter().map(Segment::bytes).sum();
-            (bytes + self.segments[number].growth()) as u64
-        };
-        (self.keys as u64) < share.keys && (!self.segments[number].is_full() || grown() <= share.bytes)
+    /// What the segments would take in memory if one grew.
+    fn grown(&self, number: usize) -> u64 {
+        let bytes: usize = self.segments.iter().map(Segment::bytes).sum();
+        (bytes + self.segments[number].growth()) as u64
     }
+
+    /// Forgets somebody if this shard has more keys than its share, so that another that has fewer need not; whether it has.
+    pub(crate) fn make_way(&mut self, common: &Common<A>, share: Share, print: u64, now: Tick) -> bool {
+        let number = self.up_to_date(print);
+        self.keys as u64 > share.keys && self.evict(common, number, now).is_ok()
+    }
+
+    /// Whether it has its share of the keys.
+    pub(crate) fn has_share(&self, share: Share) -> bool {
+        self.keys as u64 >= share.keys
+    }
+
+    /// What a key takes in memory at least.
+    pub(crate) const BYTES_PER_KEY: u64 = (size_of::<Slot<A::State>>() as u64 * 5).div_ceil(4);
 }
 
 /// The algorithm of a plan; number zero stands for the shard's own.

@@ -221,8 +221,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         for shard in &limiter.store.shards {
             shard.0.lock().resume(unseen.clone(), now);
         }
-        let share = limiter.store.common.room.share(limiter.store.shards.len());
-        limiter.read_keys(&mut file, &Origin { quota: header.quota, algorithm, now, share })?;
+        let bytes = file.keys().saturating_mul(Shard::<A>::BYTES_PER_KEY);
+        let share = limiter.store.common.room.share(limiter.store.shards.len(), bytes);
+        limiter.read_keys(&mut file, Origin { quota: header.quota, algorithm, now, share, giving: 0 })?;
         if quota != header.quota {
             limiter.set_quota_tick(quota, now);
         }
@@ -236,17 +237,22 @@ struct Origin<A> {
     algorithm: A,
     now: Tick,
     share: Share,
+    /// The first shard that may have more than its share.
+    giving: usize,
 }
 
 impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// Reads everything after the header.
-    fn read_keys(&self, file: &mut Reader, origin: &Origin<A>) -> Result<(), SnapshotProblem> {
-        let mut plans = vec![0];
+    fn read_keys(&self, file: &mut Reader, mut origin: Origin<A>) -> Result<(), SnapshotProblem> {
+        let (mut plans, mut keys) = (vec![0], 0);
         while !file.is_at_end() {
             let at = file.at();
             match file.tag()? {
                 PLAN => plans.push(self.store.common.plans.number(file.quota()?)),
-                KEY => self.read_key(file, origin, &plans)?,
+                KEY => {
+                    self.read_key(file, &mut origin, &plans)?;
+                    keys += 1;
+                }
                 _ => return Err(Reader::impossible(at, "expected 'p' for a quota or 'k' for a key")),
             }
         }
