@@ -334,7 +334,7 @@ fn a_smaller_limiter_keeps_to_its_cap() {
         let builder = buckets(Quota::per_hour(4), clock.clone()).max_keys(100).at_cap(at_cap);
         let (new, restored) = builder.restore(folder.file());
         assert_eq!(restored.unwrap(), new.len());
-        assert!(new.len() <= 110, "{at_cap:?}: {} keys", new.len()); // "about": a shard has room for one at least
+        assert!((95..=105).contains(&new.len()), "{at_cap:?}: {} keys", new.len());
         assert_eq!(new.stats().evicted + new.len() as u64, 1_000, "{at_cap:?}");
         if at_cap == AtCap::Evict {
             assert!((0..40).all(|key| !new.allow(&key)), "the exhausted are remembered");
@@ -565,9 +565,9 @@ mod damage {
             for case in 0..1_500 {
                 let mut bad = good.clone();
                 for _ in 0..rng.usize(1..4) {
-                    let (at, width) = (rng.usize(12..bad.len() - 12), rng.usize(1..9));
+                    let (at, width) = (rng.usize(12..bad.len() - 20), rng.usize(1..9));
                     let filler = [0, 0xFF, rng.u8(..)][rng.usize(..3)];
-                    let end = (at + width).min(bad.len() - 12);
+                    let end = (at + width).min(bad.len() - 20);
                     bad[at..end].fill(filler);
                 }
                 fs::write(&path, sealed(bad)).unwrap();
@@ -622,7 +622,7 @@ mod damage {
             (with(key + 13, &[2]), &format!("at byte {}: the algorithm has no such state", key + 13)),
             (
                 with(key + 13, &[0xFF; 4]),
-                &format!("at byte {}: the entry goes on beyond the end", good.len() - 16),
+                &format!("at byte {}: the entry goes on beyond the end", good.len() - 24),
             ),
         ];
         for (bytes, message) in cases {

@@ -12,7 +12,7 @@
 //! any number of
 //!     'p' quota: text                               the quota of some keys; they are numbered from one
 //!     'k' fingerprint: u64, plan: u32, state        a key; plan zero stands for the limiter's quota
-//! "gatetoll"  CRC-32 of everything before: u32
+//! number of keys: u64  "gatetoll"  CRC-32 of everything before: u32
 //!
 //! text = length: u8, UTF-8         state = number of words: u32, words: u64
 //! ```
@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use tollgate_core::{Quota, Tick};
 
-use super::cap::Share;
+use super::cap::{AtCap, Share};
 use super::hash::Seed;
 use super::shard::Shard;
 use super::shifted::Shifted;
@@ -105,6 +105,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             shard.0.lock().pin(false);
             written?;
         }
+        keys.buffer.put_u64(keys.written as u64);
+        file.write(&mut keys.buffer)?;
         Ok(keys.written)
     }
 
@@ -256,10 +258,19 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                 _ => return Err(Reader::impossible(at, "expected 'p' for a quota or 'k' for a key")),
             }
         }
-        Ok(())
+        if keys == file.keys() {
+            Ok(())
+        } else {
+            Err(Reader::impossible(file.at(), "there should be as many keys as it says here"))
+        }
     }
 
-    fn read_key(&self, file: &mut Reader, origin: &Origin<A>, plans: &[u32]) -> Result<(), SnapshotProblem> {
+    fn read_key(
+        &self,
+        file: &mut Reader,
+        origin: &mut Origin<A>,
+        plans: &[u32],
+    ) -> Result<(), SnapshotProblem> {
         let at = file.at();
         let (print, number) = (file.u64()?, file.u32()?);
         if print == 0 {
@@ -268,20 +279,36 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let Some(&plan) = plans.get(number as usize) else {
             return Err(Reader::impossible(at, "no quota with that number comes before the key"));
         };
-        let Origin { quota, algorithm, now, share } = origin;
-        let common = &self.store.common;
-        let own = if plan == 0 { algorithm } else { &common.plans.get(plan).algorithm };
+        let (common, now) = (&self.store.common, origin.now);
+        let own = if plan == 0 { &origin.algorithm } else { &common.plans.get(plan).algorithm };
         let state = file.state(|words| own.read_state(words))?;
-        if own.is_idle(&state, *now) {
+        if own.is_idle(&state, now) {
             return Ok(());
         }
-        let (plan, state) = if plan == 0 || common.by_key {
-            (plan, state)
+        let key = if plan == 0 || common.by_key {
+            (print, plan, state)
         } else {
-            (0, own.moved(&state, *now, *quota, algorithm))
+            (print, 0, own.moved(&state, now, origin.quota, &origin.algorithm))
         };
-        self.store.shard(print).restore(common, *share, (print, plan, state), *now);
+        self.make_way(print, origin);
+        self.store.shard(print).restore(common, origin.share, key, now);
         Ok(())
+    }
+
+    /// Keys come shard by shard: if the store is full, the first shards have more than their share and must give some of it to
+    /// those that come later.
+    fn make_way(&self, print: u64, origin: &mut Origin<A>) {
+        let (common, share) = (&self.store.common, origin.share);
+        if common.room.has_key() || common.at_cap != AtCap::Evict || self.store.shard(print).has_share(share)
+        {
+            return;
+        }
+        while let Some(shard) = self.store.shards.get(origin.giving) {
+            if shard.0.lock().make_way(common, share, print, origin.now) {
+                break;
+            }
+            origin.giving += 1;
+        }
     }
 }
 

@@ -14,8 +14,8 @@ use super::{END, MAGIC, SnapshotProblem, VERSION};
 
 /// How much is read at a time.
 const CHUNK: usize = 1 << 16;
-/// The mark of the end, and the checksum.
-const TRAILER: u64 = END.len() as u64 + 4;
+/// The number of keys, the mark of the end, and the checksum.
+const TRAILER: u64 = 8 + END.len() as u64 + 4;
 
 /// A snapshot that is as it was written.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(super) struct Reader {
     at: u64,
     /// Where the trailer begins.
     end: u64,
+    /// How many keys there should be.
+    keys: u64,
     words: Vec<u64>,
 }
 
@@ -32,11 +34,11 @@ impl Reader {
     /// Opens a file and checks that it is whole. Reading goes on after the version.
     pub(super) fn open(path: &Path) -> Result<Self, SnapshotProblem> {
         let mut file = File::open(path)?;
-        let bytes = check(&mut file)?;
+        let (bytes, keys) = check(&mut file)?;
         let at = MAGIC.len() as u64 + 4;
         file.seek(SeekFrom::Start(at))?;
         let end = bytes.saturating_sub(TRAILER);
-        Ok(Self { file: BufReader::with_capacity(CHUNK, file), at, end, words: Vec::new() })
+        Ok(Self { file: BufReader::with_capacity(CHUNK, file), at, end, keys, words: Vec::new() })
     }
 
     /// Whether everything was read.
@@ -51,6 +53,11 @@ impl Reader {
 
     pub(super) fn at(&self) -> u64 {
         self.at
+    }
+
+    /// How many keys there are, by its own account.
+    pub(super) fn keys(&self) -> u64 {
+        self.keys
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), SnapshotProblem> {
@@ -109,8 +116,8 @@ impl Reader {
     }
 }
 
-/// Checks the beginning, the end and the checksum; how many bytes there are.
-fn check(file: &mut File) -> Result<u64, SnapshotProblem> {
+/// Checks the beginning, the end and the checksum; how many bytes there are, and how many keys it says there are.
+fn check(file: &mut File) -> Result<(u64, u64), SnapshotProblem> {
     let bytes = file.seek(SeekFrom::End(0))?;
     file.rewind()?;
     let mut begin = Vec::new();
@@ -130,16 +137,21 @@ fn check(file: &mut File) -> Result<u64, SnapshotProblem> {
     check_end(file, bytes)
 }
 
-fn check_end(file: &mut File, bytes: u64) -> Result<u64, SnapshotProblem> {
-    let (mut end, mut written) = ([0; END.len()], [0; 4]);
+fn check_end(file: &mut File, bytes: u64) -> Result<(u64, u64), SnapshotProblem> {
+    let (mut keys, mut end, mut written) = ([0; 8], [0; END.len()], [0; 4]);
     file.seek(SeekFrom::Start(bytes - TRAILER))?;
+    file.read_exact(&mut keys)?;
     file.read_exact(&mut end)?;
     file.read_exact(&mut written)?;
     if end != *END {
         return Err(SnapshotProblem::CutShort { bytes });
     }
     let (found, written) = (checksum(file, bytes - 4)?, u32::from_le_bytes(written));
-    if found == written { Ok(bytes) } else { Err(SnapshotProblem::Damaged { written, found }) }
+    if found == written {
+        Ok((bytes, u64::from_le_bytes(keys)))
+    } else {
+        Err(SnapshotProblem::Damaged { written, found })
+    }
 }
 
 /// The checksum of the first `bytes` bytes.
