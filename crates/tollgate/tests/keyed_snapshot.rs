@@ -343,6 +343,46 @@ fn a_smaller_limiter_keeps_to_its_cap() {
 }
 
 #[test]
+fn the_exhausted_are_remembered_in_a_smaller_limiter_of_many_shards() {
+    let (folder, clock) = (Folder::new(), some_clock());
+    let old = buckets(Quota::per_hour(4), clock.clone()).build();
+    for key in 0..60_000 {
+        assert!(old.allow_n(&key, if key % 10 == 0 { 4 } else { 1 }));
+    }
+    old.save(folder.file()).unwrap();
+    let builder = || buckets(Quota::per_hour(4), clock.clone());
+    for (smaller, most_bytes) in
+        [(builder().max_keys(20_000), usize::MAX), (builder().max_bytes(600_000), 640_000)]
+    {
+        let (new, restored) = smaller.restore(folder.file());
+        assert!((15_000..=30_000).contains(&restored.unwrap()), "{new:?}");
+        assert!(new.bytes() <= most_bytes, "{} bytes", new.bytes());
+        assert_eq!(new.stats().evicted + new.len() as u64, 60_000);
+        let forgotten = (0..60_000).step_by(10).filter(|key| new.allow(key)).count();
+        assert_eq!(forgotten, 0, "{new:?}");
+    }
+}
+
+#[test]
+fn a_full_limiter_is_restored_without_loss() {
+    let (folder, clock) = (Folder::new(), some_clock());
+    let builder = || buckets(Quota::per_hour(4), clock.clone());
+    let full: [fn(_) -> KeyedBuilder<u64, TokenBucket, ManualClock>; 2] =
+        [|builder: KeyedBuilder<_, _, _>| builder.max_keys(20_000), |builder| builder.max_bytes(1 << 20)];
+    for cap in full {
+        let old = cap(builder()).build();
+        for key in 0..60_000 {
+            assert!(old.allow_n(&key, 4));
+        }
+        let saved = old.save(folder.file()).unwrap();
+        assert!(saved >= 15_000 && old.stats().evicted > 0);
+        let (new, restored) = cap(builder()).restore(folder.file());
+        let lost = saved - restored.unwrap();
+        assert!(lost <= saved / 100, "{lost} of {saved}: {new:?}");
+    }
+}
+
+#[test]
 fn it_does_not_matter_whether_the_algorithm_was_chosen_at_run_time() {
     let (folder, clock) = (Folder::new(), some_clock());
     let quota = Quota::per_hour(2);

@@ -353,3 +353,64 @@ impl Header {
 fn named(kind: &str, parts: u32) -> String {
     if parts == 0 { kind.to_owned() } else { format!("{kind} in {parts} parts") }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use fastrand::Rng;
+    use tollgate_core::{Ask, TokenBucket};
+
+    use super::super::cap::Room;
+    use super::super::plans::Plans;
+    use super::super::shard::{Common, Query};
+    use super::*;
+
+    const QUOTA: Quota = Quota::per_hour(1);
+
+    /// Adds or forgets keys with these fingerprints.
+    fn change(shard: &mut Shard<TokenBucket>, common: &Common<TokenBucket>, prints: &[u64], add: bool) {
+        for &print in prints {
+            if add {
+                shard.take(common, Query { print, plan: Some(0), now: Tick::ZERO, ask: Ask::now(1) });
+            } else {
+                shard.remove(common, print);
+            }
+        }
+        while !shard.sweep(common, Tick::ZERO, 1_000) {} // joins segments if there are too many
+    }
+
+    #[test]
+    fn a_pinned_shard_shows_every_key_that_stays_once() {
+        for seed in 0..20 {
+            let mut rng = Rng::with_seed(seed);
+            let plans = Plans::new(Arc::new(TokenBucket::new));
+            let room = Room::new(u64::MAX, u64::MAX);
+            let common =
+                Common { plans, by_key: false, room, at_cap: AtCap::Evict, patience: Duration::ZERO };
+            let mut shard = Shard::new(&common, QUOTA);
+            let mut prints = |count: usize| -> Vec<u64> { (0..count).map(|_| rng.u64(1..)).collect() };
+            let (stay, go, come) = (prints(1_500), prints(9_000), prints(9_000));
+            change(&mut shard, &common, &stay, true);
+            change(&mut shard, &common, &go, true);
+            shard.pin(true);
+            let mut seen = Vec::new();
+            for number in 0.. {
+                if !shard.visit(&common, number, |print, _, _, _| seen.push(print)) {
+                    break;
+                }
+                match number {
+                    2 if seed % 2 == 0 => change(&mut shard, &common, &go, false),
+                    2 => change(&mut shard, &common, &come, true),
+                    5 => change(&mut shard, &common, &come, seed % 2 == 0),
+                    _ => {}
+                }
+            }
+            shard.pin(false);
+            let once: HashSet<u64> = seen.iter().copied().collect();
+            assert_eq!(once.len(), seen.len(), "seed {seed}: some were seen twice");
+            assert!(stay.iter().all(|print| once.contains(print)), "seed {seed}: some were not seen");
+        }
+    }
+}
