@@ -49,12 +49,15 @@ impl Room {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// What each of so many shards holds at most if all hold as much, where `bytes` are to come at least. If those may fit,
-    /// a shard may take what it needs.
+    /// What each of so many shards may take of what is left, where `bytes` are to come at least. If those may fit, each may
+    /// take what it needs.
     pub(crate) fn share(&self, shards: usize, bytes: u64) -> Share {
+        let (shards, left) = (shards as u64, self.most_bytes.saturating_sub(self.bytes()));
         let is_too_much = bytes > self.most_bytes;
-        let bytes = if is_too_much { self.most_bytes.div_ceil(shards as u64) } else { u64::MAX };
-        Share { keys: self.most_keys.div_ceil(shards as u64), bytes }
+        Share {
+            keys: self.most_keys.div_ceil(shards),
+            bytes: if is_too_much { left / shards } else { u64::MAX },
+        }
     }
 
     /// Whether one more key may come.
