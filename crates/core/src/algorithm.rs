@@ -1,5 +1,6 @@
 //! What every algorithm has in common.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
@@ -119,6 +120,27 @@ pub trait Algorithm: Clone + fmt::Debug {
 
     /// Whether the state decides like a fresh one from `now` on, so that it may be forgotten.
     fn is_idle(&self, state: &Self::State, now: Tick) -> bool;
+
+    /// Appends the state as plain words, so that it can be kept in a file.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate_core::{Algorithm, Ask, Quota, SlidingLog, Tick};
+    ///
+    /// let log = SlidingLog::new(Quota::per_second(2));
+    /// let mut state = Default::default();
+    /// assert!(log.step(&mut state, Tick::ZERO, Ask::now(2)).is_allowed());
+    /// let mut words = Vec::new();
+    /// log.write_state(&state, &mut words);
+    /// assert_eq!(log.read_state(&words), Some(state));
+    /// assert_eq!(log.read_state(&[1, 2, 3]), None);
+    /// ```
+    fn write_state(&self, state: &Self::State, words: &mut Vec<u64>);
+
+    /// The state that [`write_state`](Self::write_state) wrote as these words; no words are the fresh state. `None` if this
+    /// algorithm has no such state, whatever its quota was. A state that was read is safe to use: it may be a lie, but
+    /// nothing overflows.
+    fn read_state(&self, words: &[u64]) -> Option<Self::State>;
 
     /// How long a caller that says nothing about waiting may be delayed: zero for all but a queue.
     fn patience(&self) -> Duration {

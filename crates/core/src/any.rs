@@ -5,6 +5,7 @@ use core::str::FromStr;
 use core::time::Duration;
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::sliding_counter::Counts;
 use crate::sliding_log::{Log, LogChange};
@@ -147,6 +148,25 @@ impl AnyAlgorithm {
             Kind::SubWindows => Self::SubWindows(SubWindows::new(quota)),
             Kind::PacedWindow => Self::PacedWindow(PacedWindow::new(quota)),
         }
+    }
+
+    /// Which it is.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::TokenBucket(_) => Kind::TokenBucket,
+            Self::LeakyBucket(bucket) if bucket.is_queue() => Kind::LeakyQueue,
+            Self::LeakyBucket(_) => Kind::LeakyBucket,
+            Self::FixedWindow(_) => Kind::FixedWindow,
+            Self::SlidingLog(_) => Kind::SlidingLog,
+            Self::SlidingCounter(_) => Kind::SlidingCounter,
+            Self::SubWindows(_) => Kind::SubWindows,
+            Self::PacedWindow(_) => Kind::PacedWindow,
+        }
+    }
+
+    /// How many parts its states have: for [`SubWindows`], else zero.
+    pub const fn parts(&self) -> u32 {
+        if let Self::SubWindows(algorithm) = self { algorithm.part_count() } else { 0 }
     }
 }
 
@@ -334,6 +354,22 @@ impl Algorithm for AnyAlgorithm {
 
     fn is_idle(&self, state: &AnyState, now: Tick) -> bool {
         with_inner!(self, state, |algorithm, state, wrap| algorithm.is_idle(state, now))
+    }
+
+    /// As the algorithm itself does, so that it does not matter whether it was chosen at run time.
+    fn write_state(&self, state: &AnyState, words: &mut Vec<u64>) {
+        if *state != AnyState::Fresh {
+            with_inner!(self, state, |algorithm, state, wrap| algorithm.write_state(state, words));
+        }
+    }
+
+    fn read_state(&self, words: &[u64]) -> Option<AnyState> {
+        if words.is_empty() {
+            return Some(AnyState::Fresh);
+        }
+        with_inner!(self, &AnyState::Fresh, |algorithm, _state, wrap| {
+            algorithm.read_state(words).map(|inner| wrap!(State, inner))
+        })
     }
 
     fn patience(&self) -> Duration {

@@ -68,6 +68,11 @@ impl LeakyBucket {
         Self { patience_ns, is_queue: true, ..Self::meter(quota) }
     }
 
+    /// Whether it delays what comes too soon, rather than refusing it.
+    pub const fn is_queue(&self) -> bool {
+        self.is_queue
+    }
+
     #[inline]
     fn size(&self, cost: u64) -> Option<u64> {
         if cost > self.limit { None } else { self.unit.checked_mul(cost).filter(|size| *size <= LARGEST) }

@@ -14,6 +14,7 @@
 //! the level never falls. Their sizes therefore add up to no more than brink(t2) + size - floor(t1). The argument uses
 //! neither ordered readings nor a clock that only goes forward: a stale or backward reading can only refuse.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
@@ -276,6 +277,18 @@ impl<C: Curve> Algorithm for C {
 
     fn is_idle(&self, level: &u64, now: Tick) -> bool {
         self.is_unlimited() || self.reset_ns(*level, now) == 0
+    }
+
+    fn write_state(&self, level: &u64, words: &mut Vec<u64>) {
+        words.push(*level);
+    }
+
+    fn read_state(&self, words: &[u64]) -> Option<u64> {
+        match words {
+            [] => Some(0),
+            [level] => Some(*level),
+            _ => None,
+        }
     }
 
     #[inline]

@@ -1,5 +1,7 @@
 //! The token bucket with tokens out on lease.
 
+use alloc::vec::Vec;
+
 use crate::level::Curve;
 use crate::{Algorithm, Ask, Claim, GiveBack, Quota, Step, Tick, TokenBucket};
 
@@ -216,6 +218,15 @@ impl Algorithm for Sharded {
         new_stock: &Stock,
     ) -> Option<Claim> {
         self.bucket.carried(claim, &stock.level, now, &new.bucket, &new_stock.level)
+    }
+
+    /// The level alone: leases are not kept.
+    fn write_state(&self, stock: &Stock, words: &mut Vec<u64>) {
+        self.bucket.write_state(&stock.level, words);
+    }
+
+    fn read_state(&self, words: &[u64]) -> Option<Stock> {
+        self.bucket.read_state(words).map(|level| Stock { level, leased: 0 })
     }
 
     fn can_return_early(&self) -> bool {

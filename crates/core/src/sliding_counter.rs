@@ -1,5 +1,7 @@
 //! The sliding window counter.
 
+use alloc::vec::Vec;
+
 use crate::decision::Facts;
 use crate::{Algorithm, Ask, Claim, GiveBack, Quota, Step, Tick};
 
@@ -179,5 +181,20 @@ impl Algorithm for SlidingCounter {
 
     fn is_idle(&self, counts: &Counts, now: Tick) -> bool {
         self.period_ns == 0 || self.facts(counts, now).reset_ns == 0
+    }
+
+    fn write_state(&self, counts: &Counts, words: &mut Vec<u64>) {
+        words.extend([counts.window, counts.current, counts.previous]);
+    }
+
+    fn read_state(&self, words: &[u64]) -> Option<Counts> {
+        match *words {
+            [] => Some(Counts::default()),
+            // A window that begins after the end of time was never seen.
+            [window, current, previous] if window.checked_mul(self.period_ns).is_some() => {
+                Some(Counts { window, current, previous })
+            }
+            _ => None,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The sliding window log.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::decision::Facts;
 use crate::{Algorithm, Ask, Claim, GiveBack, Quota, Step, Tick};
@@ -207,5 +208,17 @@ impl Algorithm for SlidingLog {
 
     fn is_idle(&self, log: &Log, now: Tick) -> bool {
         log.entries.back().is_none_or(|newest| self.has_left(*newest, now.as_nanos()))
+    }
+
+    fn write_state(&self, log: &Log, words: &mut Vec<u64>) {
+        words.extend(log.entries.iter().flat_map(|entry| [entry.at_ns, entry.cost]));
+    }
+
+    fn read_state(&self, words: &[u64]) -> Option<Log> {
+        let (pairs, []) = words.as_chunks() else { return None };
+        let entries: VecDeque<Entry> = pairs.iter().map(|&[at_ns, cost]| Entry { at_ns, cost }).collect();
+        let is_in_order = pairs.windows(2).all(|pair| pair[0][0] < pair[1][0]);
+        let total = entries.iter().map(|entry| u128::from(entry.cost)).sum();
+        (is_in_order && entries.iter().all(|entry| entry.cost > 0)).then_some(Log { entries, total })
     }
 }

@@ -67,6 +67,11 @@ impl SubWindows {
         Self { parts: if parts > 1000 { 1000 } else { parts }, ..self }
     }
 
+    /// How many parts there are.
+    pub const fn part_count(&self) -> u32 {
+        self.parts
+    }
+
     fn part_ns(&self) -> u64 {
         self.period_ns.div_ceil(u64::from(self.parts))
     }
@@ -184,5 +189,23 @@ impl Algorithm for SubWindows {
 
     fn is_idle(&self, state: &Parts, now: Tick) -> bool {
         self.period_ns == 0 || self.facts(state, now).reset_ns == 0
+    }
+
+    fn write_state(&self, state: &Parts, words: &mut Vec<u64>) {
+        if !state.counts.is_empty() {
+            words.push(state.newest);
+            words.extend(&state.counts);
+        }
+    }
+
+    fn read_state(&self, words: &[u64]) -> Option<Parts> {
+        let Some((&newest, counts)) = words.split_first() else {
+            return Some(Parts::default());
+        };
+        // Neither before the first part there is, nor after the end of time.
+        let oldest = counts.iter().position(|count| *count > 0).map_or(0, |index| counts.len() - 1 - index);
+        let is_in_time = newest >= oldest as u64 && newest.checked_mul(self.part_ns()).is_some();
+        (counts.len() == self.parts as usize + 1 && is_in_time)
+            .then(|| Parts { newest, counts: counts.to_vec() })
     }
 }

@@ -9,8 +9,8 @@ mod locked;
 use std::fmt;
 
 use tollgate_core::{
-    Algorithm, AnyAlgorithm, Ask, Claim, Decision, FixedWindow, GiveBack, LeakyBucket, PacedWindow, Quota,
-    Sharded, SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket,
+    Algorithm, AnyAlgorithm, Ask, Claim, Decision, FixedWindow, GiveBack, Kind, LeakyBucket, PacedWindow,
+    Quota, Sharded, SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket,
 };
 
 pub use any::AnyCell;
@@ -190,10 +190,28 @@ pub struct Retuned<A: Algorithm> {
 pub trait Held: Algorithm<State: Send, Change: Send> + Send + Sync + 'static {
     /// Its cell.
     type Cell: Cell<Self>;
+
+    /// Which algorithm it is.
+    fn kind(&self) -> Kind;
+
+    /// How many parts its states have: for [`SubWindows`], else zero.
+    fn parts(&self) -> u32;
 }
 
 macro_rules! held_in {
-    ($cell:ident: $($algorithm:ty),*) => { $(impl Held for $algorithm { type Cell = $cell<$algorithm>; })* };
+    ($cell:ident: $($algorithm:ident),*) => { $(
+        impl Held for $algorithm {
+            type Cell = $cell<$algorithm>;
+
+            fn kind(&self) -> Kind {
+                AnyAlgorithm::$algorithm(*self).kind()
+            }
+
+            fn parts(&self) -> u32 {
+                AnyAlgorithm::$algorithm(*self).parts()
+            }
+        }
+    )* };
 }
 
 held_in!(AtomicCell: TokenBucket, LeakyBucket, FixedWindow, PacedWindow);
@@ -201,8 +219,24 @@ held_in!(LockedCell: SlidingLog, SlidingCounter, SubWindows);
 
 impl Held for AnyAlgorithm {
     type Cell = AnyCell;
+
+    fn kind(&self) -> Kind {
+        AnyAlgorithm::kind(self)
+    }
+
+    fn parts(&self) -> u32 {
+        AnyAlgorithm::parts(self)
+    }
 }
 
 impl Held for Sharded {
     type Cell = LeasedCell;
+
+    fn kind(&self) -> Kind {
+        Kind::TokenBucket
+    }
+
+    fn parts(&self) -> u32 {
+        0
+    }
 }

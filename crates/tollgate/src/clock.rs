@@ -10,6 +10,7 @@ mod tsc;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use tollgate_core::Tick;
 
@@ -44,6 +45,13 @@ pub trait Clock: Clone + fmt::Debug + Send + Sync + 'static {
     fn is_same(&self, other: &Self) -> bool {
         let _ = other;
         false
+    }
+
+    /// The time since 1970, which unlike [`now`](Self::now) means the same in every process: it tells how long a limiter was
+    /// away between being saved and restored. The default is the system's.
+    #[allow(clippy::disallowed_methods, reason = "this is where the time is read")]
+    fn unix(&self) -> Duration {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
     }
 
     /// What wakes those who wait by this clock.

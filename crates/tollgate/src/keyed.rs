@@ -16,6 +16,8 @@ mod prefetch;
 mod reservation;
 mod segment;
 mod shard;
+mod shifted;
+mod snapshot;
 mod sweeper;
 mod wait;
 mod watch;
@@ -50,6 +52,8 @@ use plans::Plans;
 pub use reservation::KeyedReservation;
 use reservation::Slot;
 use shard::{Answer, Common, Query, Receipt, Shard};
+use shifted::Shifted;
+pub use snapshot::{SnapshotError, SnapshotProblem};
 pub use sweeper::Sweeper;
 pub use wait::KeyedWait;
 use watch::Watch;
@@ -82,18 +86,20 @@ pub struct KeyedLimiter<K: ?Sized, A: Held = TokenBucket, C: Clock = DefaultCloc
 /// What all clones share.
 struct Store<K: ?Sized, A: Held, C: Clock> {
     seed: Seed,
-    clock: C,
+    clock: Shifted<C>,
     shards: Box<[Padded<A>]>,
     /// Leaves the bits of a fingerprint that choose the shard.
     shift: u32,
     common: Common<A>,
     quota_of: Option<QuotaOf<K>>,
     /// Whoever must be told what happens.
-    watch: Option<Box<Watch<K>>>,
+    watch: Option<Arc<Watch<K>>>,
     /// The quota for keys without one of their own, and the state that new keys share if there is no room for them.
     rest: Mutex<Rest<A>>,
     /// Keys that somebody waits for.
-    lines: Lines<A, C>,
+    lines: Lines<A, Shifted<C>>,
+    /// Held while a file is written, and while the quota changes, so that all keys in a file have the same.
+    saving: Mutex<()>,
     closed: AtomicBool,
     /// The gates that wait for something to come back.
     watchers: Watchers,
@@ -101,7 +107,7 @@ struct Store<K: ?Sized, A: Held, C: Clock> {
     keys: PhantomData<fn(&K)>,
 }
 
-type QuotaOf<K> = Box<dyn Fn(&K) -> Quota + Send + Sync>;
+type QuotaOf<K> = Arc<dyn Fn(&K) -> Quota + Send + Sync>;
 
 /// Keeps a shard off its neighbours' cache lines, and its lock next to what it guards.
 #[repr(C, align(128))]
@@ -112,7 +118,7 @@ enum Turn<K: ?Sized, A: Held, C: Clock> {
     /// It is over.
     Now(KeyedReservation<K, A, C>),
     /// In line with others who wait for the key.
-    Wait(Wait<'static, A, C>),
+    Wait(Wait<'static, A, Shifted<C>>),
 }
 
 struct Rest<A: Held> {
@@ -165,6 +171,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a call costs a sixth of it; cargo xtask bench keyed")]
     pub fn allow_at(&self, key: &K, now: Tick) -> bool {
+        let now = self.tick(now);
         let decide = |algorithm: &A, state: &mut A::State| {
             let allowed = algorithm.allow(state, now);
             (allowed, allowed)
@@ -185,7 +192,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// [`allow_n`](Self::allow_n) at an explicit time.
     #[inline]
     pub fn allow_n_at(&self, key: &K, n: u64, now: Tick) -> bool {
-        self.decide(key, self.store.seed.print(key), now, Ask::now(n)).is_allowed()
+        self.decide(key, self.store.seed.print(key), self.tick(now), Ask::now(n)).is_allowed()
     }
 
     /// Whether one may happen now for `key`, and everything a caller may want to know with that.
@@ -209,7 +216,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// [`check_n`](Self::check_n) at an explicit time.
     #[inline]
     pub fn check_n_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        self.decide(key, self.store.seed.print(key), now, Ask::within(n, self.store.common.patience))
+        let ask = Ask::within(n, self.store.common.patience);
+        self.decide(key, self.store.seed.print(key), self.tick(now), ask)
     }
 
     /// [`check`](Self::check) for many keys with one reading of the clock, each on its own; `each` gets the answers in
@@ -235,7 +243,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`check_many`](Self::check_many) at an explicit time.
     pub fn check_many_at(&self, keys: &[&K], now: Tick, mut each: impl FnMut(usize, Decision)) {
-        let ask = Ask::within(1, self.store.common.patience);
+        let (ask, now) = (Ask::within(1, self.store.common.patience), self.tick(now));
         let mut prints = [0; BATCH];
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             for (print, key) in prints.iter_mut().zip(keys) {
@@ -270,7 +278,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// What [`reserve_within`](Self::reserve_within) would answer, taking nothing.
     pub fn peek_within_at(&self, key: &K, n: u64, longest_wait: Duration, now: Tick) -> Decision {
-        let ask = Ask::within(n, longest_wait);
+        let (ask, now) = (Ask::within(n, longest_wait), self.tick(now));
         match self.on_shard(key, now, ask, Shard::peek) {
             Ok(Answer::Decided(decision, _) | Answer::Refused(decision)) => decision,
             Ok(_) => unreachable!("a look needs no room"),
@@ -330,7 +338,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     fn reserve_ask(&self, key: &K, now: Tick, ask: Ask) -> Result<KeyedReservation<K, A, C>, Refused> {
-        let (decision, slot) = self.take(key, now, ask);
+        let (decision, slot) = self.take(key, self.tick(now), ask);
         if !decision.is_admitted() {
             return Err(Refused(decision));
         }
@@ -385,8 +393,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             return Err(WaitError::Closed);
         }
         let (now, print) = (self.now(), self.store.seed.print(key));
+        let tick = self.tick(now);
         let (plan, ask) = (self.store.common.plan_of_new(), Ask::now(cost));
-        let mut query = Query { print, plan, now, ask };
+        let mut query = Query { print, plan, now: tick, ask };
         let limiter = loop {
             match self.store.on_shard(print, |shard| self.store.take_or_line_up(shard, query)) {
                 Ok(Answer::Decided(decision, receipt)) => {
@@ -418,7 +427,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     /// Counts and reports how waiting in line ended.
-    fn waited(&self, key: &K, outcome: &Result<Reservation<A, C>, WaitError>) {
+    fn waited(&self, key: &K, outcome: &Result<Reservation<A, Shifted<C>>, WaitError>) {
         if let Err(WaitError::Closed) = outcome {
             return; // not an answer to the question
         }
@@ -448,11 +457,13 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`charge`](Self::charge) at an explicit time.
     pub fn charge_at(&self, key: &K, n: u64, now: Tick) {
+        let now = self.tick(now);
         self.charge_elsewhere(self.on_shard(key, now, Ask::now(n), Shard::charge), n, now);
     }
 
     /// Charges a key of which only the fingerprint is at hand.
     fn charge_known(&self, print: u64, plan: u32, extra: u64, now: Tick) {
+        let now = self.tick(now);
         let query = Query { print, plan: Some(plan), now, ask: Ask::now(extra) };
         let answer = self.store.on_shard(print, |shard| match self.store.own_limiter(shard, print, now) {
             Some(limiter) => Err(limiter),
@@ -462,7 +473,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     /// Charges where the key's state is, if that is not the table.
-    fn charge_elsewhere(&self, answer: Result<Answer, Limiter<A, C>>, extra: u64, now: Tick) {
+    fn charge_elsewhere(&self, answer: Result<Answer, Limiter<A, Shifted<C>>>, extra: u64, now: Tick) {
         match answer {
             Ok(Answer::Overflows) => lock(&self.store.rest).charge(extra, now),
             Ok(_) => {}
@@ -471,7 +482,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     fn give_back(&self, print: u64, receipt: Receipt, amount: u64, now: Tick) {
-        let common = &self.store.common;
+        let (common, now) = (&self.store.common, self.tick(now));
         let mut shard = self.store.free_shard(print);
         let Some(limiter) = self.store.own_limiter(&mut shard, print, now) else {
             shard.give_back(common, print, receipt, amount, now);
@@ -487,7 +498,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// Forgets a key: it starts afresh, and what was taken of it can no longer be given back. Whether it was known.
     pub fn reset(&self, key: &K) -> bool {
-        let (print, now) = (self.store.seed.print(key), self.now());
+        let (print, now) = (self.store.seed.print(key), self.store.clock.now());
         let mut shard = self.store.free_shard(print);
         let limiter = self.store.own_limiter(&mut shard, print, now);
         let was_known = shard.reset(&self.store.common, print);
@@ -507,6 +518,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`set_quota`](Self::set_quota) at an explicit time.
     pub fn set_quota_at(&self, quota: Quota, now: Tick) {
+        self.set_quota_tick(quota, self.tick(now));
+    }
+
+    fn set_quota_tick(&self, quota: Quota, now: Tick) {
+        let _not_while_saving = lock(&self.store.saving);
         let mut rest = lock(&self.store.rest);
         rest.set_quota(quota, now, &self.store.common.plans);
         for shard in &self.store.shards {
@@ -536,7 +552,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`refresh`](Self::refresh) at an explicit time.
     pub fn refresh_at(&self, key: &K, now: Tick) {
-        let (print, plan) = (self.store.seed.print(key), self.store.plan(key));
+        let (print, plan, now) = (self.store.seed.print(key), self.store.plan(key), self.tick(now));
         if plan > 0 {
             self.store.free_shard(print).set_plan(&self.store.common, print, plan, now);
             self.store.lines.set_plan(print, plan, self.store.common.plans.get(plan).quota, now);
@@ -550,6 +566,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`sweep`](Self::sweep) at an explicit time.
     pub fn sweep_at(&self, now: Tick) {
+        let now = self.tick(now);
         self.store.sweep_lines(now);
         for shard in &self.store.shards {
             self.store.sweep(shard, now);
@@ -588,12 +605,24 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// The clock.
     pub fn clock(&self) -> &C {
-        &self.store.clock
+        self.store.clock.clock()
     }
 
+    /// The time by the limiter's clock, as the callers see it.
     #[inline]
     fn now(&self) -> Tick {
-        self.store.clock.now()
+        self.clock().now()
+    }
+
+    /// The end of somebody's patience as the states see it.
+    fn deadline(&self, deadline: Tick) -> Tick {
+        if deadline == Tick::MAX { deadline } else { self.tick(deadline) }
+    }
+
+    /// That time as the states see it.
+    #[inline]
+    fn tick(&self, now: Tick) -> Tick {
+        self.store.clock.tick(now)
     }
 
     #[inline]
@@ -661,7 +690,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         now: Tick,
         ask: Ask,
         act: impl Fn(&mut Shard<A>, &Common<A>, Query) -> Answer,
-    ) -> Result<Answer, Limiter<A, C>> {
+    ) -> Result<Answer, Limiter<A, Shifted<C>>> {
         let Store { seed, common, .. } = &*self.store;
         let mut query = Query { print: seed.print(key), plan: common.plan_of_new(), now, ask };
         loop {
@@ -740,7 +769,7 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
     }
 
     /// Takes without waiting if that can be, or never will be; else the limiter in which to wait.
-    fn take_or_line_up(&self, shard: &mut Shard<A>, query: Query) -> Result<Answer, Limiter<A, C>> {
+    fn take_or_line_up(&self, shard: &mut Shard<A>, query: Query) -> Result<Answer, Limiter<A, Shifted<C>>> {
         let Query { print, plan, now, .. } = query;
         if let Some(limiter) = self.own_limiter(shard, print, now) {
             return Err(limiter);
@@ -762,7 +791,7 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
     }
 
     /// The limiter that a key has of its own while somebody waits for it.
-    fn own_limiter(&self, shard: &mut Shard<A>, print: u64, now: Tick) -> Option<Limiter<A, C>> {
+    fn own_limiter(&self, shard: &mut Shard<A>, print: u64, now: Tick) -> Option<Limiter<A, Shifted<C>>> {
         if shard.lines() == 0 { None } else { self.lines.find(shard, &self.common, print, now) }
     }
 }

@@ -49,8 +49,8 @@ pub use clock::{TokioClock, TokioTimer};
 pub use concurrency::{Acquire, ConcurrencyLimit, OwnedSlot, Slot};
 pub use gate::{And, Costing, Gate, GateDecision, GateRefused, GateWait, Member, OnDrop, Permit};
 pub use keyed::{
-    AtCap, Evicted, KeyOf, KeyedBuilder, KeyedLimiter, KeyedReservation, KeyedWait, Named, Observer, Stats,
-    Sweeper,
+    AtCap, Evicted, KeyOf, KeyedBuilder, KeyedLimiter, KeyedReservation, KeyedWait, Named, Observer,
+    SnapshotError, SnapshotProblem, Stats, Sweeper,
 };
 pub use limiter::{Builder, Limiter};
 pub use name::Which;

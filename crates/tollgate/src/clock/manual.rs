@@ -34,6 +34,8 @@ pub struct ManualClock {
 #[derive(Debug, Default)]
 struct Shared {
     now: AtomicU64,
+    /// The time since 1970 when it stands at zero.
+    origin: Duration,
     /// Unsorted: tests have few, and ties must ring in the order they were set.
     alarms: Mutex<Vec<(Tick, Waker)>>,
 }
@@ -42,6 +44,12 @@ impl ManualClock {
     /// A clock that stands at zero.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A clock that stands at zero, `origin` after 1970; others stand at zero in 1970. For tests of what happens when a
+    /// process ends and another goes on with what it saved.
+    pub fn starting_at(origin: Duration) -> Self {
+        Self { shared: Arc::new(Shared { origin, ..Shared::default() }) }
     }
 
     /// Moves the clock on, stopping at every alarm on the way.
@@ -89,6 +97,10 @@ impl Clock for ManualClock {
     #[inline]
     fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    fn unix(&self) -> Duration {
+        self.shared.origin.saturating_add(self.now().since(Tick::ZERO))
     }
 
     fn timer(&self) -> Arc<dyn Timer> {

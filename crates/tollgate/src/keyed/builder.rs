@@ -11,8 +11,9 @@ use tollgate_core::{AnyAlgorithm, Kind, Quota};
 use super::cap::{AtCap, Room};
 use super::hash::Seed;
 use super::line::Lines;
-use super::plans::Plans;
+use super::plans::{Make, Plans};
 use super::shard::{Common, Shard};
+use super::shifted::Shifted;
 use super::watch::Watch;
 use super::{KeyedLimiter, Padded, QuotaOf, Rest, Store};
 use crate::cell::Held;
@@ -41,9 +42,9 @@ use crate::watch::Watchers;
 /// ```
 #[must_use = "a builder builds nothing until build() is called"]
 pub struct KeyedBuilder<K: ?Sized, A, C> {
-    quota: Quota,
-    make: Box<dyn Fn(Quota) -> A + Send + Sync>,
-    clock: C,
+    pub(super) quota: Quota,
+    make: Make<A>,
+    pub(super) clock: C,
     options: Options<K>,
 }
 
@@ -56,13 +57,13 @@ struct Options<K: ?Sized> {
     timer: Option<Arc<dyn Timer>>,
     longest_queue: usize,
     name: Option<Name>,
-    watch: Watch<K>,
+    watch: Arc<Watch<K>>,
 }
 
 impl<K: ?Sized, A, C> KeyedBuilder<K, A, C> {
     /// Whoever must be told what happens.
     pub(super) fn watch(&mut self) -> &mut Watch<K> {
-        &mut self.options.watch
+        Arc::get_mut(&mut self.options.watch).expect("it is shared only once it is built")
     }
 }
 
@@ -76,9 +77,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             timer: None,
             longest_queue: LONGEST_QUEUE,
             name: None,
-            watch: Watch::NOBODY,
+            watch: Arc::new(Watch::NOBODY),
         };
-        Self { quota, make: Box::new(make), clock, options }
+        Self { quota, make: Arc::new(make), clock, options }
     }
 
     fn with(mut self, set: impl FnOnce(&mut Options<K>)) -> Self {
@@ -97,7 +98,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         make: impl Fn(Quota) -> B + Send + Sync + 'static,
     ) -> KeyedBuilder<K, B, C> {
         let Self { quota, clock, options, .. } = self;
-        KeyedBuilder { quota, make: Box::new(make), clock, options }
+        KeyedBuilder { quota, make: Arc::new(make), clock, options }
     }
 
     /// Uses `clock`, and its timer unless another is set.
@@ -109,7 +110,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
     /// Gives each key the quota that `quota_of` says. It is asked when a key is new to the store, and again by
     /// [`refresh`](KeyedLimiter::refresh); a hundred keys with the same quota take no more memory for it than one.
     pub fn quota_of(self, quota_of: impl Fn(&K) -> Quota + Send + Sync + 'static) -> Self {
-        self.with(|options| options.quota_of = Some(Box::new(quota_of)))
+        self.with(|options| options.quota_of = Some(Arc::new(quota_of)))
     }
 
     /// Remembers at most about `keys` keys.
@@ -144,25 +145,44 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
 
     /// The limiter.
     pub fn build(self) -> KeyedLimiter<K, A, C> {
-        let Self { quota, make, clock, options } = self;
-        let Options { quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name, watch } = options;
-        let algorithm = make(quota);
+        let (clock, quota) = (Shifted::unshifted(self.clock.clone()), self.quota);
+        self.build_with(Seed::of_process(), clock, quota)
+    }
+
+    /// The same settings again, for another try.
+    pub(super) fn again(&self) -> Self {
+        let (make, clock) = (Arc::clone(&self.make), self.clock.clone());
+        Self { quota: self.quota, make, clock, options: self.options.clone() }
+    }
+
+    /// The algorithm of a quota.
+    pub(super) fn make_algorithm(&self, quota: Quota) -> A {
+        (self.make)(quota)
+    }
+
+    /// The limiter, on a time of its own and with the quota that it starts out from.
+    pub(super) fn build_with(self, seed: Seed, clock: Shifted<C>, quota: Quota) -> KeyedLimiter<K, A, C> {
+        let patience = self.make_algorithm(self.quota).patience();
+        let Options { quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name, watch } =
+            self.options;
+        let algorithm = (self.make)(quota);
         let common = Common {
-            plans: Plans::new(make),
+            plans: Plans::new(self.make),
             by_key: quota_of.is_some(),
-            patience: algorithm.patience(),
+            patience,
             room: Room::new(max_keys, max_bytes),
             at_cap,
         };
         let bits = shard_bits(max_keys, max_bytes);
         let store = Store {
-            seed: Seed::of_process(),
+            seed,
             shards: (0..1 << bits).map(|_| Padded(Light::new(Shard::new(&common, quota)))).collect(),
             shift: 64 - bits,
             common,
             quota_of,
             watch: watch.if_any(),
             rest: Mutex::new(Rest { quota, algorithm, overflow: A::State::default() }),
+            saving: Mutex::new(()),
             lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue),
             closed: AtomicBool::new(false),
             watchers: Watchers::default(),
@@ -171,6 +191,13 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             keys: PhantomData,
         };
         KeyedLimiter { store: Arc::new(store) }
+    }
+}
+
+impl<K: ?Sized> Clone for Options<K> {
+    fn clone(&self) -> Self {
+        let (quota_of, timer, watch) = (self.quota_of.clone(), self.timer.clone(), Arc::clone(&self.watch));
+        Self { quota_of, timer, watch, ..*self }
     }
 }
 

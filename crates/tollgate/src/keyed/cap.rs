@@ -25,6 +25,13 @@ pub(crate) struct Room {
     most_bytes: u64,
 }
 
+/// A part of what a store may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) keys: u64,
+    pub(crate) bytes: u64,
+}
+
 impl Room {
     pub(crate) fn new(most_keys: u64, most_bytes: u64) -> Self {
         Self { keys: AtomicU64::new(0), bytes: AtomicU64::new(0), most_keys, most_bytes }
@@ -40,6 +47,17 @@ impl Room {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// What each of so many shards may take of what is left, where `bytes` are to come at least. If those may fit, each may
+    /// take what it needs.
+    pub(crate) fn share(&self, shards: usize, bytes: u64) -> Share {
+        let (shards, left) = (shards as u64, self.most_bytes.saturating_sub(self.bytes()));
+        let is_too_much = bytes > self.most_bytes;
+        Share {
+            keys: self.most_keys.div_ceil(shards),
+            bytes: if is_too_much { left / shards } else { u64::MAX },
+        }
     }
 
     /// Whether one more key may come.

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tollgate_core::{Quota, Tick};
 
@@ -25,6 +26,8 @@ pub(crate) struct Lines<A: Held, C: Clock> {
     by_print: Mutex<HashMap<u64, Line<A, C>>>,
     timer: Arc<dyn Timer>,
     longest_queue: usize,
+    /// Whether everybody must stay.
+    pinned: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -43,12 +46,25 @@ pub(crate) struct Start<A: Held> {
 
 impl<A: Held, C: Clock> Lines<A, C> {
     pub(crate) fn new(timer: Arc<dyn Timer>, longest_queue: usize) -> Self {
-        Self { by_print: Mutex::default(), timer, longest_queue }
+        Self { by_print: Mutex::default(), timer, longest_queue, pinned: AtomicBool::new(false) }
     }
 
     /// What wakes those who wait.
     pub(crate) fn timer(&self) -> Arc<dyn Timer> {
         Arc::clone(&self.timer)
+    }
+
+    /// While they are pinned, keys come but do not go, so that none is missed by whoever looks at the table first.
+    pub(crate) fn pin(&self, pinned: bool) {
+        self.pinned.store(pinned, Ordering::SeqCst);
+    }
+
+    /// The plan of a key with a limiter of its own, that limiter's algorithm and quota, and the state.
+    pub(crate) fn look(&self, print: u64) -> Option<(u32, A, Quota, A::State)> {
+        let lines = lock(&self.by_print);
+        let Line { limiter, plan } = lines.get(&print)?;
+        let (algorithm, state) = limiter.shared.cell.snapshot();
+        Some((*plan, algorithm, limiter.quota(), state))
     }
 
     /// Whether a key has a limiter of its own, needed or not.
@@ -70,7 +86,7 @@ impl<A: Held, C: Clock> Lines<A, C> {
     ) -> Option<Limiter<A, C>> {
         let mut lines = lock(&self.by_print);
         let line = lines.get(&print)?;
-        if line.is_needed() {
+        if line.is_needed() || self.pinned.load(Ordering::SeqCst) {
             return Some(line.limiter.clone());
         }
         let line = lines.remove(&print)?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tollgate_core::{Ask, Decision, Step, Tick};
 
 use super::shard::{Drawn, Receipt};
+use super::shifted::Shifted;
 use super::{AtCap, KeyedLimiter};
 use crate::cell::Held;
 use crate::clock::Clock;
@@ -76,8 +77,8 @@ pub enum Either<T, L> {
     Met,
 }
 
-type LimiterPlan<A, C> = (Limiter<A, C>, <Limiter<A, C> as Part>::Plan);
-type LimiterReceipt<A, C> = (Limiter<A, C>, <Limiter<A, C> as Part>::Receipt);
+type LimiterPlan<A, C> = (Limiter<A, Shifted<C>>, <Limiter<A, Shifted<C>> as Part>::Plan);
+type LimiterReceipt<A, C> = (Limiter<A, Shifted<C>>, <Limiter<A, Shifted<C>> as Part>::Receipt);
 
 impl<'a, K: Hash + ?Sized, A: Held, C: Clock> KeyOf<'a, K, A, C> {
     pub(super) fn new(limiter: &'a KeyedLimiter<K, A, C>, key: &'a K) -> Self {
@@ -102,9 +103,14 @@ impl<'a, K: Hash + ?Sized, A: Held, C: Clock> KeyOf<'a, K, A, C> {
         Which::new(self.limiter.store.name, position)
     }
 
+    /// The time of a call, as the states see it.
+    fn now(&self, call: &Call<'_>) -> Tick {
+        self.limiter.tick(call.now(self.limiter.clock()))
+    }
+
     /// Decides for `call.delay` from now, as a limiter in a gate does. Also whether it was decided as of then.
-    fn draw(&self, call: &Call<'_>, cost: u64) -> Result<(Decision, Drawn<A>, bool), Limiter<A, C>> {
-        let now = call.now(&self.limiter.store.clock);
+    fn draw(&self, call: &Call<'_>, cost: u64) -> Result<(Decision, Drawn<A>, bool), Limiter<A, Shifted<C>>> {
+        let now = self.now(call);
         let at = |now, ask| {
             self.limiter
                 .draw(self.key, self.print, now, cost, |algorithm, state| algorithm.decide(state, now, ask))
@@ -134,7 +140,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
     }
 
     fn reading(&self) -> Option<Reading<'_>> {
-        Some(Reading::of(&self.limiter.store.clock))
+        Some(Reading::of(self.limiter.clock()))
     }
 
     fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan {
@@ -216,7 +222,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
         let (actual, now) = (how.cost(which, share, cost), self.limiter.now());
         match receipt {
             Some(receipt) if actual < cost => {
-                let is_early = is_postponed && now < receipt.claim.act;
+                let is_early = is_postponed && self.limiter.tick(now) < receipt.claim.act;
                 if !is_early || self.limiter.can_return_early() {
                     self.limiter.give_back(self.print, receipt, cost - actual, now);
                 }
@@ -243,7 +249,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
         takes: bool,
         tally: &mut Tally,
     ) {
-        let (at, cost) = (call.now(&self.limiter.store.clock) + call.delay, call.share.of(call.n));
+        let (at, cost) = (self.now(call) + call.delay, call.share.of(call.n));
         let Step { change, decision } = algorithm.decide(state, at, Ask::now(cost));
         tally.add(self.which(0), cost, decision);
         if let Some(change) = change.filter(|_| takes) {
@@ -299,8 +305,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     /// The limiter that a key has of its own while somebody waits for it.
-    fn own_limiter(&self, print: u64) -> Option<Limiter<A, C>> {
-        let now = self.now();
+    fn own_limiter(&self, print: u64) -> Option<Limiter<A, Shifted<C>>> {
+        let now = self.store.clock.now();
         self.store.own_limiter(&mut self.store.free_shard(print), print, now)
     }
 
@@ -308,7 +314,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     fn look(&self, key: &K, print: u64) -> (A, A::State) {
         let mut plan = self.store.common.plan_of_new();
         loop {
-            let now = self.now();
+            let now = self.store.clock.now();
             let copy = self.store.free_shard(print).look(&self.store.common, print, plan, now);
             match copy {
                 Some((algorithm, state, _)) => return (algorithm, state),
@@ -326,7 +332,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         now: Tick,
         cost: u64,
         decide: impl Fn(&A, &A::State) -> Step<A::Change>,
-    ) -> Result<(Decision, Drawn<A>), Limiter<A, C>> {
+    ) -> Result<(Decision, Drawn<A>), Limiter<A, Shifted<C>>> {
         let common = &self.store.common;
         let mut plan = common.plan_of_new();
         loop {

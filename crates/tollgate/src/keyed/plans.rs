@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tollgate_core::Quota;
 
@@ -13,10 +13,13 @@ const BLOCKS: usize = 28;
 
 /// All plans seen so far. Reading one takes no lock.
 pub(crate) struct Plans<A> {
-    make: Box<dyn Fn(Quota) -> A + Send + Sync>,
+    make: Make<A>,
     numbers: Mutex<HashMap<Quota, u32>>,
     blocks: [OnceLock<Block<A>>; BLOCKS],
 }
+
+/// Makes the algorithm of a quota.
+pub(crate) type Make<A> = Arc<dyn Fn(Quota) -> A + Send + Sync>;
 
 type Block<A> = Box<[OnceLock<Plan<A>>]>;
 
@@ -27,7 +30,7 @@ pub(crate) struct Plan<A> {
 }
 
 impl<A> Plans<A> {
-    pub(crate) fn new(make: Box<dyn Fn(Quota) -> A + Send + Sync>) -> Self {
+    pub(crate) fn new(make: Make<A>) -> Self {
         Self { make, numbers: Mutex::default(), blocks: [const { OnceLock::new() }; BLOCKS] }
     }
 
@@ -87,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_quota_keeps_its_number_and_a_number_its_quota() {
-        let plans = Plans::new(Box::new(TokenBucket::new));
+        let plans = Plans::new(Arc::new(TokenBucket::new));
         for round in 0..2 {
             for count in 1..200 {
                 let number = plans.number(Quota::per_second(count));

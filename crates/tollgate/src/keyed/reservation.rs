@@ -8,6 +8,7 @@ use tollgate_core::{Decision, Tick};
 
 use super::KeyedLimiter;
 use super::shard::Receipt;
+use super::shifted::Shifted;
 use crate::cell::Held;
 use crate::clock::{Clock, DefaultClock};
 use crate::reservation::Reservation;
@@ -43,7 +44,7 @@ pub(super) enum Slot<A: Held, C: Clock> {
     /// From the key's state in the table.
     Here(Receipt),
     /// From the limiter that the key had of its own.
-    InLine(Reservation<A, C>),
+    InLine(Reservation<A, Shifted<C>>),
 }
 
 impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
@@ -57,8 +58,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
         Self { limiter, print, decision, slot, act: now + decision.delay() }
     }
 
-    pub(super) fn in_line(limiter: KeyedLimiter<K, A, C>, print: u64, turn: Reservation<A, C>) -> Self {
-        let (decision, act) = (turn.decision(), turn.act_time());
+    pub(super) fn in_line(
+        limiter: KeyedLimiter<K, A, C>,
+        print: u64,
+        turn: Reservation<A, Shifted<C>>,
+    ) -> Self {
+        let (decision, act) = (turn.decision(), limiter.store.clock.reading(turn.act_time()));
         Self { limiter, print, decision, slot: Slot::InLine(turn), act }
     }
 
@@ -110,7 +115,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
                     self.limiter.charge_known(self.print, receipt.plan, actual - cost, now);
                 }
             }
-            Slot::InLine(turn) => turn.settle_at(actual, now),
+            Slot::InLine(turn) => turn.settle_at(actual, self.limiter.tick(now)),
         }
     }
 
@@ -128,7 +133,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
                 let amount = amount.min(receipt.claim.cost);
                 self.limiter.give_back(self.print, receipt, amount, now);
             }
-            Slot::InLine(turn) => turn.refund_at(amount, now),
+            Slot::InLine(turn) => turn.refund_at(amount, self.limiter.tick(now)),
         }
     }
 }

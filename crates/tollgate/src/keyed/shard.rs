@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Step, Tick};
 
-use super::cap::{AtCap, Room};
+use super::cap::{AtCap, Room, Share};
 use super::line::Start;
 use super::observer::Evicted;
 use super::plans::Plans;
-use super::segment::Segment;
+use super::segment::{Segment, Slot};
 use crate::cell::Held;
 
 /// Every so many calls one line is swept. A call more often costs more than it frees.
@@ -172,6 +172,8 @@ pub(crate) struct Shard<A: Algorithm> {
     lines: usize,
     /// Keys that a gate has in hand.
     held: Vec<u64>,
+    /// Whether somebody visits the segments one after the other.
+    pinned: bool,
     counts: Counts,
 }
 
@@ -196,6 +198,7 @@ impl<A: Algorithm> Shard<A> {
             accounts,
             lines: 0,
             held: Vec::new(),
+            pinned: false,
             takes_detour: false,
             until_sweep: CALLS_PER_LINE,
             counts: Counts::default(),
@@ -698,7 +701,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     fn has_too_many_segments(&self) -> bool {
-        self.segments.len() > 1 && self.keys < self.segments.len() * FEWEST_PER_SEGMENT
+        !self.pinned && self.segments.len() > 1 && self.keys < self.segments.len() * FEWEST_PER_SEGMENT
     }
 
     /// Drops the idle keys among these places.
@@ -781,7 +784,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     fn split_if_due(&mut self, common: &Common<A>) {
-        if self.keys >= self.segments.len() * MOST_PER_SEGMENT {
+        if !self.pinned && self.keys >= self.segments.len() * MOST_PER_SEGMENT {
             self.split(common);
         }
     }
@@ -847,13 +850,83 @@ impl<A: Algorithm> Shard<A> {
         })
     }
 
-    /// Every key's fingerprint, plan and state, one segment after the other; `from` counts segments.
-    pub(crate) fn segment(&mut self, number: usize) -> Option<&Segment<A::State>> {
-        if number < self.segments.len() {
-            self.catch_up(number);
-        }
-        self.segments.get(number)
+    /// While a shard is pinned it has the same segments, each with the same keys but for those that come and go, so that they
+    /// can be visited one after the other. Segments that grow too large meanwhile are split later.
+    pub(crate) fn pin(&mut self, pinned: bool) {
+        self.pinned = pinned;
     }
+
+    /// Gives `each` every key of a segment: fingerprint, plan, algorithm and state. Whether there is such a segment.
+    pub(crate) fn visit(
+        &mut self,
+        common: &Common<A>,
+        number: usize,
+        mut each: impl FnMut(u64, u32, &A, &A::State),
+    ) -> bool {
+        if number >= self.segments.len() {
+            return false;
+        }
+        self.catch_up(number);
+        let segment = &self.segments[number];
+        for (place, slot) in segment.iter() {
+            let plan = segment.plan(place);
+            each(slot.print, plan, algorithm_of(&self.algorithm, common, plan), &slot.state);
+        }
+        true
+    }
+
+    /// The state of a key that was never seen and has no plan.
+    pub(crate) fn unseen_state(&self) -> A::State {
+        self.unseen.clone()
+    }
+
+    /// Goes on for a store that was saved. Who is not put back was idle, at `now` or before.
+    pub(crate) fn resume(&mut self, unseen: A::State, now: Tick) {
+        self.unseen = unseen;
+        self.swept_at = now;
+    }
+
+    /// Puts back a key that was saved, if there is room or room can be made.
+    pub(crate) fn restore(
+        &mut self,
+        common: &Common<A>,
+        share: Share,
+        (print, plan, state): (u64, u32, A::State),
+        now: Tick,
+    ) {
+        let number = self.up_to_date(print);
+        if let Some(place) = self.segments[number].find(print) {
+            *self.segments[number].state_mut(place) = state;
+            self.segments[number].set_plan(place, plan);
+            return;
+        }
+        let has_bytes = !self.segments[number].is_full() || self.grown(number) <= share.bytes;
+        let room = if has_bytes { Ok(()) } else { self.evict(common, number, now) };
+        match room.and_then(|()| self.make_room(common, number, now)) {
+            Ok(()) => self.put(common, print, state, plan, Tick::ZERO),
+            Err(_) => self.counts.evicted += 1,
+        }
+    }
+
+    /// What the segments would take in memory if one grew.
+    fn grown(&self, number: usize) -> u64 {
+        let bytes: usize = self.segments.iter().map(Segment::bytes).sum();
+        (bytes + self.segments[number].growth()) as u64
+    }
+
+    /// Forgets somebody if this shard has more keys than its share, so that another that has fewer need not; whether it has.
+    pub(crate) fn make_way(&mut self, common: &Common<A>, share: Share, print: u64, now: Tick) -> bool {
+        let number = self.up_to_date(print);
+        self.keys as u64 > share.keys && self.evict(common, number, now).is_ok()
+    }
+
+    /// Whether it has its share of the keys.
+    pub(crate) fn has_share(&self, share: Share) -> bool {
+        self.keys as u64 >= share.keys
+    }
+
+    /// What a key takes in memory at least.
+    pub(crate) const BYTES_PER_KEY: u64 = (size_of::<Slot<A::State>>() as u64 * 5).div_ceil(4);
 }
 
 /// The algorithm of a plan; number zero stands for the shard's own.
@@ -896,6 +969,7 @@ fn share(left: u64, limit: u64) -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::Arc;
 
     use fastrand::Rng;
     use tollgate_core::TokenBucket;
@@ -904,7 +978,7 @@ mod tests {
 
     fn common(by_key: bool) -> Common<TokenBucket> {
         Common {
-            plans: Plans::new(Box::new(TokenBucket::new)),
+            plans: Plans::new(Arc::new(TokenBucket::new)),
             by_key,
             room: Room::new(u64::MAX, u64::MAX),
             at_cap: AtCap::Evict,

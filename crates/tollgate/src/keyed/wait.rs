@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tollgate_core::Tick;
 
+use super::shifted::Shifted;
 use super::{KeyedLimiter, KeyedReservation, Turn};
 use crate::cell::Held;
 use crate::clock::Clock;
@@ -24,7 +25,7 @@ pub struct KeyedWait<'a, K: ?Sized, A: Held, C: Clock> {
     key: &'a K,
     cost: u64,
     deadline: Tick,
-    in_line: Option<Wait<'static, A, C>>,
+    in_line: Option<Wait<'static, A, Shifted<C>>>,
 }
 
 impl<'a, K: Hash + ?Sized, A: Held, C: Clock> KeyedWait<'a, K, A, C> {
@@ -61,7 +62,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Future for KeyedWait<'_, K, A, C> {
         if self.in_line.is_none() {
             match limiter.turn(self.key, self.cost)? {
                 Turn::Now(reservation) => return Poll::Ready(Ok(reservation)),
-                Turn::Wait(wait) => self.in_line = Some(wait.until(self.deadline)),
+                Turn::Wait(wait) => self.in_line = Some(wait.until(limiter.deadline(self.deadline))),
             }
         }
         let wait = self.in_line.as_mut().expect("in line since the first poll");

@@ -3,6 +3,8 @@
 //! A limiter that nobody watches pays one test of a pointer for it. One that is watched leaves out the quick path, and
 //! reports what it did when it has let go of every lock.
 
+use std::sync::Arc;
+
 use tollgate_core::Decision;
 
 use super::names::Names;
@@ -19,8 +21,8 @@ impl<K: ?Sized> Watch<K> {
     pub(crate) const NOBODY: Self = Self { observer: None, names: None };
 
     /// Itself, if there is anybody.
-    pub(crate) fn if_any(self) -> Option<Box<Self>> {
-        (self.observer.is_some() || self.names.is_some()).then(|| Box::new(self))
+    pub(crate) fn if_any(self: Arc<Self>) -> Option<Arc<Self>> {
+        (self.observer.is_some() || self.names.is_some()).then_some(self)
     }
 
     pub(crate) fn decided(&self, key: &K, print: u64, decision: &Decision) {
