@@ -113,6 +113,9 @@ type QuotaOf<K> = Arc<dyn Fn(&K) -> Quota + Send + Sync>;
 #[repr(C, align(128))]
 struct Padded<A: Held>(Light<Shard<A>>);
 
+/// The limiter that a key has of its own while somebody waits for it.
+type OwnLimiter<A, C> = Limiter<A, Shifted<C>>;
+
 /// How a wait begins.
 enum Turn<K: ?Sized, A: Held, C: Clock> {
     /// It is over.
@@ -473,7 +476,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     /// Charges where the key's state is, if that is not the table.
-    fn charge_elsewhere(&self, answer: Result<Answer, Limiter<A, Shifted<C>>>, extra: u64, now: Tick) {
+    fn charge_elsewhere(&self, answer: Result<Answer, OwnLimiter<A, C>>, extra: u64, now: Tick) {
         match answer {
             Ok(Answer::Overflows) => lock(&self.store.rest).charge(extra, now),
             Ok(_) => {}
@@ -690,7 +693,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         now: Tick,
         ask: Ask,
         act: impl Fn(&mut Shard<A>, &Common<A>, Query) -> Answer,
-    ) -> Result<Answer, Limiter<A, Shifted<C>>> {
+    ) -> Result<Answer, OwnLimiter<A, C>> {
         let Store { seed, common, .. } = &*self.store;
         let mut query = Query { print: seed.print(key), plan: common.plan_of_new(), now, ask };
         loop {
@@ -769,7 +772,7 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
     }
 
     /// Takes without waiting if that can be, or never will be; else the limiter in which to wait.
-    fn take_or_line_up(&self, shard: &mut Shard<A>, query: Query) -> Result<Answer, Limiter<A, Shifted<C>>> {
+    fn take_or_line_up(&self, shard: &mut Shard<A>, query: Query) -> Result<Answer, OwnLimiter<A, C>> {
         let Query { print, plan, now, .. } = query;
         if let Some(limiter) = self.own_limiter(shard, print, now) {
             return Err(limiter);
@@ -791,7 +794,7 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
     }
 
     /// The limiter that a key has of its own while somebody waits for it.
-    fn own_limiter(&self, shard: &mut Shard<A>, print: u64, now: Tick) -> Option<Limiter<A, Shifted<C>>> {
+    fn own_limiter(&self, shard: &mut Shard<A>, print: u64, now: Tick) -> Option<OwnLimiter<A, C>> {
         if shard.lines() == 0 { None } else { self.lines.find(shard, &self.common, print, now) }
     }
 }

@@ -4,8 +4,10 @@
 
 use std::error::Error;
 use std::fs;
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -17,6 +19,7 @@ use tollgate_sim::conformance;
 
 type Any = KeyedLimiter<u64, AnyAlgorithm, ManualClock>;
 type Buckets = KeyedLimiter<u64, TokenBucket, ManualClock>;
+type BucketsBuilder = KeyedBuilder<u64, TokenBucket, ManualClock>;
 
 /// A folder that is gone after the test.
 struct Folder(PathBuf);
@@ -367,7 +370,7 @@ fn the_exhausted_are_remembered_in_a_smaller_limiter_of_many_shards() {
 fn a_full_limiter_is_restored_without_loss() {
     let (folder, clock) = (Folder::new(), some_clock());
     let builder = || buckets(Quota::per_hour(4), clock.clone());
-    let full: [fn(_) -> KeyedBuilder<u64, TokenBucket, ManualClock>; 2] =
+    let full: [fn(BucketsBuilder) -> BucketsBuilder; 2] =
         [|builder: KeyedBuilder<_, _, _>| builder.max_keys(20_000), |builder| builder.max_bytes(1 << 20)];
     for cap in full {
         let old = cap(builder()).build();
@@ -733,4 +736,27 @@ mod damage {
             "it is of a limiter with sub-windows in 60 parts, and this one has sub-windows in 10 parts";
         assert_eq!(error.problem().to_string(), message);
     }
+}
+
+#[test]
+fn a_key_that_somebody_waits_for_is_saved_too_and_can_be_waited_for_afterwards() {
+    let (folder, quota) = (Folder::new(), Quota::per_second(1).burst(2));
+    let clock = some_clock();
+    let limiter = buckets(quota, clock.clone()).build();
+    assert!(limiter.allow_n(&1, 2));
+    let mut context = Context::from_waker(Waker::noop());
+    let mut wait = Box::pin(limiter.wait(&1));
+    assert!(wait.as_mut().poll(&mut context).is_pending());
+    assert_eq!(limiter.save(folder.file()).expect("it is saved"), 1);
+    drop(wait);
+
+    let later = clock_beside(&clock, secs(5_000));
+    let (restored, keys) = buckets(quota, later.clone()).restore(folder.file());
+    assert_eq!(keys.expect("it is restored"), 1);
+    assert!(!restored.allow(&1));
+    let mut wait = Box::pin(restored.wait(&1).within(secs(1)));
+    assert!(wait.as_mut().poll(&mut context).is_pending());
+    later.advance(secs(1));
+    let Poll::Ready(Ok(turn)) = wait.as_mut().poll(&mut context) else { panic!("it is due") };
+    assert_eq!(turn.act_time(), later.now(), "by the limiter's own clock");
 }

@@ -11,12 +11,10 @@ use std::time::Duration;
 use tollgate_core::{Ask, Decision, Step, Tick};
 
 use super::shard::{Drawn, Receipt};
-use super::shifted::Shifted;
-use super::{AtCap, KeyedLimiter};
+use super::{AtCap, KeyedLimiter, OwnLimiter};
 use crate::cell::Held;
 use crate::clock::Clock;
 use crate::gate::{And, Call, Costing, Gate, Id, Member, Part, Reading, Settling, Share, Tally, postponed};
-use crate::limiter::Limiter;
 use crate::name::Which;
 use crate::sync::lock;
 use crate::timer::Timer;
@@ -77,8 +75,8 @@ pub enum Either<T, L> {
     Met,
 }
 
-type LimiterPlan<A, C> = (Limiter<A, Shifted<C>>, <Limiter<A, Shifted<C>> as Part>::Plan);
-type LimiterReceipt<A, C> = (Limiter<A, Shifted<C>>, <Limiter<A, Shifted<C>> as Part>::Receipt);
+type LimiterPlan<A, C> = (OwnLimiter<A, C>, <OwnLimiter<A, C> as Part>::Plan);
+type LimiterReceipt<A, C> = (OwnLimiter<A, C>, <OwnLimiter<A, C> as Part>::Receipt);
 
 impl<'a, K: Hash + ?Sized, A: Held, C: Clock> KeyOf<'a, K, A, C> {
     pub(super) fn new(limiter: &'a KeyedLimiter<K, A, C>, key: &'a K) -> Self {
@@ -109,7 +107,7 @@ impl<'a, K: Hash + ?Sized, A: Held, C: Clock> KeyOf<'a, K, A, C> {
     }
 
     /// Decides for `call.delay` from now, as a limiter in a gate does. Also whether it was decided as of then.
-    fn draw(&self, call: &Call<'_>, cost: u64) -> Result<(Decision, Drawn<A>, bool), Limiter<A, Shifted<C>>> {
+    fn draw(&self, call: &Call<'_>, cost: u64) -> Result<(Decision, Drawn<A>, bool), OwnLimiter<A, C>> {
         let now = self.now(call);
         let at = |now, ask| {
             self.limiter
@@ -305,7 +303,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     /// The limiter that a key has of its own while somebody waits for it.
-    fn own_limiter(&self, print: u64) -> Option<Limiter<A, Shifted<C>>> {
+    fn own_limiter(&self, print: u64) -> Option<OwnLimiter<A, C>> {
         let now = self.store.clock.now();
         self.store.own_limiter(&mut self.store.free_shard(print), print, now)
     }
@@ -332,7 +330,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         now: Tick,
         cost: u64,
         decide: impl Fn(&A, &A::State) -> Step<A::Change>,
-    ) -> Result<(Decision, Drawn<A>), Limiter<A, Shifted<C>>> {
+    ) -> Result<(Decision, Drawn<A>), OwnLimiter<A, C>> {
         let common = &self.store.common;
         let mut plan = common.plan_of_new();
         loop {
