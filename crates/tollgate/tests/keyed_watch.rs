@@ -15,7 +15,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tollgate::{
     AtCap, Clock, Decision, Evicted, KeyedLimiter, KeyedWait, ManualClock, MonotonicClock, Named, Observer,
-    Quota, Tick, TokenBucket, WaitError,
+    Quota, Sweeper, Tick, TokenBucket, WaitError,
 };
 
 type Bucket<K> = KeyedLimiter<K, TokenBucket, ManualClock>;
@@ -675,12 +675,19 @@ mod sweepers {
         assert!(sweeper.is_running());
         drop(sweeper);
         let readings = clock.0.load(Ordering::SeqCst);
-        let begin = MonotonicClock::new();
-        let start = begin.now();
-        limiter.sweeper(Duration::from_secs(86_400)).stop(); // returns, or this test does not
-        assert!(begin.now().since(start) < Duration::from_secs(60), "it slept on");
-        until("it had time to sweep", || begin.now().since(start) > 10 * OFTEN);
+        pass(10 * OFTEN);
         assert_eq!(clock.0.load(Ordering::SeqCst), readings, "it still sweeps");
+        let seldom = limiter.sweeper(Duration::from_secs(86_400)); // it sleeps for 22 minutes between two steps
+        until("it has made a step", || clock.0.load(Ordering::SeqCst) > readings);
+        pass(10 * OFTEN); // asleep by now
+        seldom.stop(); // returns at once, or this test does not
+    }
+
+    /// Lets some real time pass.
+    fn pass(span: Duration) {
+        let clock = MonotonicClock::new();
+        let begin = clock.now();
+        until("time passes", || clock.now().since(begin) > span);
     }
 
     #[test]
@@ -732,23 +739,38 @@ mod sweepers {
         assert!(sweeper.is_running());
     }
 
-    #[test]
-    fn an_observer_may_own_it() {
-        struct Owner(Arc<Mutex<Option<tollgate::Sweeper>>>);
-        impl Observer<u64> for Owner {}
-        impl Drop for Owner {
-            fn drop(&mut self) {
-                self.0.lock().unwrap().take();
-            }
+    /// Owns the sweeper, and keeps it in the middle of a sweep until the limiter is gone.
+    struct Owner {
+        sweeper: Arc<Mutex<Option<Sweeper>>>,
+        in_sweep: Arc<Barrier>,
+    }
+
+    impl Observer<u64> for Owner {
+        fn evicted(&self, _: Evicted) {
+            self.in_sweep.wait();
+            self.in_sweep.wait();
         }
-        let (clock, sweeper) = (Counting::default(), Arc::new(Mutex::new(None)));
-        let limiter = KeyedLimiter::<u64>::builder(Quota::per_hour(1))
-            .observer(Owner(Arc::clone(&sweeper)))
-            .clock(clock.clone())
-            .build();
-        *sweeper.lock().unwrap() = Some(limiter.sweeper(Duration::ZERO));
-        drop(limiter);
-        until("all is gone", || Arc::strong_count(&clock.0) == 1 && Arc::strong_count(&sweeper) == 1);
-        assert!(sweeper.lock().unwrap().is_none());
+    }
+
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            assert!(self.sweeper.lock().unwrap().take().is_some_and(|sweeper| sweeper.is_running()));
+        }
+    }
+
+    #[test]
+    fn one_may_be_dropped_with_the_limiter_on_its_own_thread() {
+        let (sweeper, in_sweep) = (Arc::new(Mutex::new(None)), Arc::new(Barrier::new(2)));
+        let owner = Owner { sweeper: Arc::clone(&sweeper), in_sweep: Arc::clone(&in_sweep) };
+        let limiter: Bucket<u64> =
+            KeyedLimiter::builder(Quota::per_second(1)).observer(owner).clock(ManualClock::new()).build();
+        assert!(limiter.allow(&1));
+        limiter.clock().advance(Duration::from_secs(1));
+        *sweeper.lock().unwrap() = Some(limiter.sweeper(OFTEN));
+        in_sweep.wait();
+        drop(limiter); // the sweeper's thread has the last hand on it
+        in_sweep.wait();
+        until("all is gone", || Arc::strong_count(&sweeper) == 1);
+        assert!(sweeper.lock().expect("nothing panicked").is_none());
     }
 }

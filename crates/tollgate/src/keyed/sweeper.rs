@@ -131,7 +131,7 @@ impl<K: ?Sized, A: Held, C: Clock> Rounds<K, A, C> {
     /// Goes round until the bell rings or the store is gone.
     fn run(&self, bell: &Bell) {
         let mut next = 0;
-        while bell.wait(self.pause) {
+        loop {
             let Some(store) = self.store.upgrade() else { return };
             if next == 0 {
                 store.sweep_lines(store.clock.now());
@@ -141,7 +141,11 @@ impl<K: ?Sized, A: Held, C: Clock> Rounds<K, A, C> {
                 // What panics is an observer, and that is its own affair: the others still go.
                 let _ = catch_unwind(AssertUnwindSafe(|| store.sweep(shard, store.clock.now())));
             }
+            drop(store); // or it would be kept for as long as the pause
             next = if end == self.shards { 0 } else { end };
+            if !bell.wait(self.pause) {
+                return;
+            }
         }
     }
 }
