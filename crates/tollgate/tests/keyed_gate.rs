@@ -34,7 +34,9 @@ fn compare(kind: Kind, seed: u64) {
         let held = &mut model[key as usize];
         let want = held.iter_mut().all(|tier| tier.peek(now, ask).is_admitted());
         if want {
-            held.iter_mut().for_each(|tier| assert!(tier.decide(now, ask).is_admitted()));
+            for tier in held.iter_mut() {
+                assert!(tier.decide(now, ask).is_admitted());
+            }
         }
         let got = tiers[0].key(&key).and(tiers[1].key(&key)).check_n(cost);
         assert_eq!(got.is_allowed(), want, "{kind} {quotas:?}, seed {seed}, step {step}");
