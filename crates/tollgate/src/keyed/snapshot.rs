@@ -378,7 +378,7 @@ fn named(kind: &str, parts: u32) -> String {
     if parts == 0 { kind.to_owned() } else { format!("{kind} in {parts} parts") }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::collections::HashSet;
     use std::sync::Arc;
