@@ -18,6 +18,7 @@ mod segment;
 mod shard;
 mod shifted;
 mod snapshot;
+mod store;
 mod sweeper;
 mod wait;
 mod watch;
@@ -25,38 +26,31 @@ mod watch;
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::Hash;
-use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate_core::{Ask, Decision, Quota, Tick, TokenBucket};
 
 use crate::cell::Held;
 use crate::clock::{Clock, DefaultClock};
-use crate::limiter::Limiter;
-use crate::name::Name;
 use crate::queue::Epoch;
 use crate::reservation::{Refused, Reservation};
-use crate::sync::{Light, LightGuard, Mutex, give_way, lock};
+use crate::sync::{give_way, lock};
 use crate::wait::{Wait, WaitError};
-use crate::watch::Watchers;
 pub use builder::KeyedBuilder;
 pub use cap::AtCap;
-use hash::Seed;
-use line::Lines;
 pub use member::KeyOf;
 pub use names::Named;
 pub use observer::{Evicted, Observer};
-use plans::Plans;
 pub use reservation::KeyedReservation;
 use reservation::Slot;
 use shard::{Answer, Common, Query, Receipt, Shard};
 use shifted::Shifted;
 pub use snapshot::{SnapshotError, SnapshotProblem};
+use store::{OwnLimiter, Store};
 pub use sweeper::Sweeper;
 pub use wait::KeyedWait;
-use watch::Watch;
 
 /// Limits how often something happens for each key: an address, a user, an API key.
 ///
@@ -83,51 +77,12 @@ pub struct KeyedLimiter<K: ?Sized, A: Held = TokenBucket, C: Clock = DefaultCloc
     store: Arc<Store<K, A, C>>,
 }
 
-/// What all clones share.
-struct Store<K: ?Sized, A: Held, C: Clock> {
-    seed: Seed,
-    clock: Shifted<C>,
-    shards: Box<[Padded<A>]>,
-    /// Leaves the bits of a fingerprint that choose the shard.
-    shift: u32,
-    common: Common<A>,
-    quota_of: Option<QuotaOf<K>>,
-    /// Whoever must be told what happens.
-    watch: Option<Arc<Watch<K>>>,
-    /// The quota for keys without one of their own, and the state that new keys share if there is no room for them.
-    rest: Mutex<Rest<A>>,
-    /// Keys that somebody waits for.
-    lines: Lines<A, Shifted<C>>,
-    /// Held while a file is written, and while the quota changes, so that all keys in a file have the same.
-    saving: Mutex<()>,
-    closed: AtomicBool,
-    /// The gates that wait for something to come back.
-    watchers: Watchers,
-    name: Option<Name>,
-    keys: PhantomData<fn(&K)>,
-}
-
-type QuotaOf<K> = Arc<dyn Fn(&K) -> Quota + Send + Sync>;
-
-/// Keeps a shard off its neighbours' cache lines, and its lock next to what it guards.
-#[repr(C, align(128))]
-struct Padded<A: Held>(Light<Shard<A>>);
-
-/// The limiter that a key has of its own while somebody waits for it.
-type OwnLimiter<A, C> = Limiter<A, Shifted<C>>;
-
 /// How a wait begins.
 enum Turn<K: ?Sized, A: Held, C: Clock> {
     /// It is over.
     Now(KeyedReservation<K, A, C>),
     /// In line with others who wait for the key.
     Wait(Wait<'static, A, Shifted<C>>),
-}
-
-struct Rest<A: Held> {
-    quota: Quota,
-    algorithm: A,
-    overflow: A::State,
 }
 
 /// What a store has counted since it was made.
@@ -711,119 +666,6 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
 /// How many keys [`KeyedLimiter::check_many`] has under way at a time.
 const BATCH: usize = 16;
-/// How many lines a sweep looks at while it holds a shard.
-const LINES_PER_SWEEP: usize = 64;
-
-impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
-    #[inline]
-    fn shard(&self, print: u64) -> LightGuard<'_, Shard<A>> {
-        self.shards[(print >> self.shift) as usize].0.lock()
-    }
-
-    /// The shard of a key that nobody has in hand.
-    fn free_shard(&self, print: u64) -> LightGuard<'_, Shard<A>> {
-        for times in 0.. {
-            let shard = self.shard(print);
-            if !shard.is_held(print) {
-                return shard;
-            }
-            drop(shard);
-            give_way(times);
-        }
-        unreachable!("it is tried for as long as it takes")
-    }
-
-    /// Does something to a shard, and reports who was dropped by the way when the shard is free again.
-    fn on_shard<T>(&self, print: u64, act: impl FnOnce(&mut Shard<A>) -> T) -> T {
-        let mut shard = self.free_shard(print);
-        let before = shard.counts();
-        let done = act(&mut shard);
-        let evicted = shard.counts().evicted_since(&before);
-        drop(shard);
-        self.report(evicted);
-        done
-    }
-
-    /// Drops everything in a shard that is idle.
-    fn sweep(&self, shard: &Padded<A>, now: Tick) {
-        shard.0.lock().rewind();
-        let mut evicted = Evicted::default();
-        let mut is_done = false;
-        while !is_done {
-            let mut shard = shard.0.lock(); // anew each time, so that callers get in between
-            let before = shard.counts();
-            is_done = shard.sweep(&self.common, now, LINES_PER_SWEEP);
-            evicted.idle += shard.counts().evicted_since(&before).idle;
-        }
-        self.report(evicted);
-    }
-
-    /// Puts those back into the table whom nobody waits for any more.
-    fn sweep_lines(&self, now: Tick) {
-        for print in self.lines.prints() {
-            self.own_limiter(&mut self.free_shard(print), print, now);
-        }
-    }
-
-    fn report(&self, evicted: Evicted) {
-        if let Some(watch) = self.watch.as_ref().filter(|_| !evicted.is_none()) {
-            watch.evicted(evicted);
-        }
-    }
-
-    /// Takes without waiting if that can be, or never will be; else the limiter in which to wait.
-    fn take_or_line_up(&self, shard: &mut Shard<A>, query: Query) -> Result<Answer, OwnLimiter<A, C>> {
-        let Query { print, plan, now, .. } = query;
-        if let Some(limiter) = self.own_limiter(shard, print, now) {
-            return Err(limiter);
-        }
-        // A look first: whoever lines up has not been denied.
-        match shard.peek(&self.common, query) {
-            Answer::NeedsPlan => Ok(Answer::NeedsPlan),
-            Answer::Decided(decision, _) if !decision.is_admitted() && !decision.is_never() => {
-                let start = shard.take_out(&self.common, print, plan.unwrap_or(0), now);
-                Err(self.lines.open(shard, print, start, &self.clock))
-            }
-            _ => Ok(shard.take(&self.common, query)),
-        }
-    }
-
-    /// The number of the plan of a key.
-    fn plan(&self, key: &K) -> u32 {
-        self.quota_of.as_ref().map_or(0, |quota_of| self.common.plans.number(quota_of(key)))
-    }
-
-    /// The limiter that a key has of its own while somebody waits for it.
-    fn own_limiter(&self, shard: &mut Shard<A>, print: u64, now: Tick) -> Option<OwnLimiter<A, C>> {
-        if shard.lines() == 0 { None } else { self.lines.find(shard, &self.common, print, now) }
-    }
-}
-
-impl<A> Common<A> {
-    /// The plan of a key nothing is known about, unless it must be asked for.
-    fn plan_of_new(&self) -> Option<u32> {
-        (!self.by_key).then_some(0)
-    }
-}
-
-impl<A: Held> Rest<A> {
-    fn take(&mut self, now: Tick, ask: Ask) -> Decision {
-        self.algorithm.step(&mut self.overflow, now, ask)
-    }
-
-    fn charge(&mut self, extra: u64, now: Tick) {
-        if let Some(change) = self.algorithm.charge(&self.overflow, extra, now) {
-            self.algorithm.apply(&mut self.overflow, change);
-        }
-    }
-
-    fn set_quota(&mut self, quota: Quota, now: Tick, plans: &Plans<A>) {
-        let new = plans.make(quota);
-        self.overflow = self.algorithm.moved(&self.overflow, now, quota, &new);
-        (self.algorithm, self.quota) = (new, quota);
-    }
-}
-
 impl<K: ?Sized, A: Held, C: Clock> Clone for KeyedLimiter<K, A, C> {
     /// Another handle on the same store.
     fn clone(&self) -> Self {

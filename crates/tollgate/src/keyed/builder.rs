@@ -8,14 +8,15 @@ use std::sync::atomic::AtomicBool;
 
 use tollgate_core::{AnyAlgorithm, Kind, Quota};
 
+use super::KeyedLimiter;
 use super::cap::{AtCap, Room};
 use super::hash::Seed;
 use super::line::Lines;
 use super::plans::{Make, Plans};
 use super::shard::{Common, Shard};
 use super::shifted::Shifted;
+use super::store::{Padded, QuotaOf, Rest, Store};
 use super::watch::Watch;
-use super::{KeyedLimiter, Padded, QuotaOf, Rest, Store};
 use crate::cell::Held;
 use crate::clock::Clock;
 use crate::name::{Name, intern};

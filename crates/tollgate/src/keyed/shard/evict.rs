@@ -1,0 +1,129 @@
+//! Making room for a key when there is none.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+use std::time::Duration;
+
+use tollgate_core::{Algorithm, Ask, Decision, Tick};
+
+use super::{Answer, Common, Shard, algorithm_of};
+use crate::keyed::cap::AtCap;
+use crate::keyed::segment::Segment;
+
+/// How many lines are looked at to make room for a key.
+const LINES_PER_EVICTION: usize = 16;
+
+impl<A: Algorithm> Shard<A> {
+    /// Makes room for one more key in a segment.
+    pub(super) fn make_room(&mut self, common: &Common<A>, number: usize, now: Tick) -> Result<(), Full> {
+        if !common.room.has_key() {
+            self.evict(common, number, now)?;
+        }
+        if !self.segments[number].is_full() {
+            return Ok(());
+        }
+        if !common.room.has_bytes(self.segments[number].growth()) {
+            return self.evict(common, number, now);
+        }
+        let every = self.segments[number].places();
+        self.drop_idle(common, number, every, now);
+        if !self.segments[number].has_room() {
+            self.resize(common, number, Segment::grow);
+        }
+        self.split_if_due(common);
+        Ok(())
+    }
+
+    pub(super) fn no_room(&mut self, common: &Common<A>, full: &Full, limit: u64) -> Answer {
+        match common.at_cap {
+            AtCap::Share => Answer::Overflows,
+            AtCap::Evict | AtCap::Refuse => {
+                self.counts.refused += 1;
+                Answer::Refused(Decision::refusal(limit, full.next_idle))
+            }
+        }
+    }
+
+    /// Makes room by forgetting somebody: whoever is idle, else the one that has most left, and one that has nothing left
+    /// only if all have not.
+    pub(super) fn evict(&mut self, common: &Common<A>, number: usize, now: Tick) -> Result<(), Full> {
+        let before = self.keys;
+        let (near, _) = self.segments[number].next_places(LINES_PER_EVICTION);
+        self.drop_idle(common, number, near.clone(), now);
+        if self.keys == before && now >= self.segments[number].none_idle_before {
+            self.drop_all_idle(common, number, now);
+        }
+        if self.keys < before || (self.segments[number].len() == 0 && common.at_cap == AtCap::Evict) {
+            return Ok(()); // if there is nobody here, the store is full of others: one more does no harm
+        }
+        let mut best = self.fullest(common, number, near, now);
+        if best.as_ref().is_none_or(|best| best.left == 0) {
+            best = self.fullest(common, number, self.segments[number].places(), now);
+        }
+        match best {
+            Some(best) if common.at_cap == AtCap::Evict => {
+                let print = self.segments[number].slot(best.place).print;
+                self.remove_at(common, number, best.place);
+                self.account_mut(common, print).forgotten += 1;
+                self.counts.evicted += 1;
+                Ok(())
+            }
+            best => {
+                Err(Full { next_idle: best.map(|best| best.reset.0).filter(|reset| *reset < Duration::MAX) })
+            }
+        }
+    }
+
+    /// Drops every idle key of a segment, and finds out when the next one will be idle.
+    fn drop_all_idle(&mut self, common: &Common<A>, number: usize, now: Tick) {
+        let every = self.segments[number].places();
+        self.drop_idle(common, number, every.clone(), now);
+        let resets = every.filter_map(|place| self.candidate(common, number, place, now));
+        let soonest = resets.map(|candidate| candidate.reset.0).min();
+        self.segments[number].none_idle_before = now + soonest.unwrap_or(Duration::MAX);
+    }
+
+    /// The key among these places that has most left.
+    fn fullest(
+        &self,
+        common: &Common<A>,
+        number: usize,
+        places: Range<usize>,
+        now: Tick,
+    ) -> Option<Candidate> {
+        places.filter_map(|place| self.candidate(common, number, place, now)).max()
+    }
+
+    fn candidate(&self, common: &Common<A>, number: usize, place: usize, now: Tick) -> Option<Candidate> {
+        let segment = &self.segments[number];
+        let slot = segment.slot(place);
+        let algorithm = algorithm_of(&self.algorithm, common, segment.plan(place));
+        (slot.print != 0 && !self.is_held(slot.print)).then(|| {
+            let facts = algorithm.decide(&slot.state, now, Ask::now(0)).decision;
+            let left = share(facts.remaining(), facts.limit());
+            Candidate { left, reset: Reverse(facts.reset_after().unwrap_or(Duration::MAX)), place }
+        })
+    }
+}
+
+/// There is no room, and nothing idle.
+#[derive(Debug)]
+pub(super) struct Full {
+    /// When something will be, if that is known.
+    next_idle: Option<Duration>,
+}
+
+/// Somebody who could be evicted. The greatest goes first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    /// How much of its quota it has left, in parts of 2^32.
+    left: u64,
+    reset: Reverse<Duration>,
+    place: usize,
+}
+
+/// `left / limit` in parts of 2^32; zero only if nothing is left.
+fn share(left: u64, limit: u64) -> u64 {
+    let parts = (u128::from(left) << 32) / u128::from(limit.max(1));
+    u64::try_from(parts).unwrap_or(u64::MAX).max(u64::from(left > 0))
+}

@@ -1,0 +1,118 @@
+//! Keys that a gate has in hand: see `keyed/member.rs`.
+
+use tollgate_core::{Algorithm, Claim, Decision, Step, Tick};
+
+use super::{Common, Receipt, Shard, account, algorithm_of};
+
+/// What taking something of a key would write.
+#[derive(Debug)]
+pub(crate) struct Drawn<A: Algorithm> {
+    plan: u32,
+    generation: u64,
+    /// The state that was found; `None` if the key is new.
+    before: Option<A::State>,
+    /// The state to write, and the claim; `None` if nothing is taken.
+    after: Option<(A::State, Claim)>,
+    now: Tick,
+}
+
+impl<A: Algorithm> Drawn<A> {
+    pub(crate) fn takes(&self) -> bool {
+        self.after.is_some()
+    }
+
+    /// Whether a key must be put in.
+    pub(crate) fn is_new(&self) -> bool {
+        self.before.is_none() && self.takes()
+    }
+}
+
+impl<A: Algorithm> Shard<A> {
+    /// Whether a gate has a key in hand. Then nobody else may do anything to it.
+    pub(crate) fn is_held(&self, print: u64) -> bool {
+        self.held.contains(&print)
+    }
+
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// A copy of a key's algorithm and state, and whether it is known. `None` if it is new and its plan must be known.
+    pub(crate) fn look(
+        &mut self,
+        common: &Common<A>,
+        print: u64,
+        plan: Option<u32>,
+        now: Tick,
+    ) -> Option<(A, A::State, Option<u32>)> {
+        let number = self.up_to_date(print);
+        let segment = &self.segments[number];
+        if let Some(place) = segment.find(print) {
+            let plan = segment.plan(place);
+            let algorithm = algorithm_of(&self.algorithm, common, plan).clone();
+            return Some((algorithm, segment.slot(place).state.clone(), Some(plan)));
+        }
+        let (algorithm, state) = self.unseen(common, plan?, now.max(self.swept_at));
+        Some((algorithm, state, None))
+    }
+
+    /// Decides, and says what taking it would write. `None` if the key is new and its plan must be known.
+    pub(crate) fn draw(
+        &mut self,
+        common: &Common<A>,
+        print: u64,
+        plan: Option<u32>,
+        now: Tick,
+        cost: u64,
+        decide: impl Fn(&A, &A::State) -> Step<A::Change>,
+    ) -> Option<(Decision, Drawn<A>)> {
+        let (algorithm, mut state, known) = self.look(common, print, plan, now)?;
+        let Step { change, decision } = decide(&algorithm, &state);
+        let before = known.map(|_| state.clone());
+        let after = change.map(|change| {
+            let claim = algorithm.claim(&change, cost, now + decision.delay());
+            algorithm.apply(&mut state, change);
+            (state, claim)
+        });
+        let plan = known.or(plan).unwrap_or(0);
+        Some((decision, Drawn { plan, generation: self.generation, before, after, now }))
+    }
+
+    /// Takes a key in hand, if its state is still the one that was found.
+    pub(crate) fn hold(&mut self, print: u64, drawn: &Drawn<A>) -> bool {
+        if self.is_held(print) || self.generation != drawn.generation {
+            return false;
+        }
+        let segment = &self.segments[self.segment_of(print)];
+        let state = segment.find(print).map(|place| &segment.slot(place).state);
+        let is_as_found = state == drawn.before.as_ref();
+        if is_as_found {
+            self.held.push(print);
+            self.takes_detour = true;
+        }
+        is_as_found
+    }
+
+    pub(crate) fn let_go(&mut self, print: u64) {
+        self.held.retain(|held| *held != print);
+        self.open_if_it_can_be();
+    }
+
+    /// Writes what was drawn, of a key that is held.
+    pub(crate) fn commit(&mut self, common: &Common<A>, print: u64, drawn: Drawn<A>) -> Option<Receipt> {
+        let Drawn { plan, before, after, now, .. } = drawn;
+        let (state, claim) = after?;
+        let number = self.segment_of(print);
+        if before.is_some() {
+            let place = self.segments[number].find(print).expect("nobody moves a key that is held");
+            *self.segments[number].state_mut(place) = state;
+        } else {
+            // Whether there is room was asked before: by now it cannot be refused any more.
+            let _ = self.make_room(common, number, now);
+            self.put(common, print, state, plan, now);
+        }
+        self.count(common, now, true);
+        let account = account(self.accounts.as_deref(), print);
+        Some(Receipt { claim, plan, account, generation: self.generation })
+    }
+}

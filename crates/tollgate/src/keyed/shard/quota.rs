@@ -1,0 +1,82 @@
+//! Changes of quota. They reach a segment when it is next looked at.
+
+use tollgate_core::{Algorithm, Quota, Tick};
+
+use super::{Common, Shard, algorithm_of};
+
+/// A change of quota that not all segments have gone through.
+#[derive(Debug)]
+pub(super) struct Change<A> {
+    now: Tick,
+    quota: Quota,
+    old: A,
+    new: A,
+}
+
+impl<A: Algorithm> Shard<A> {
+    /// Goes on with another quota, for keys without a plan of their own.
+    pub(crate) fn set_quota(&mut self, common: &Common<A>, quota: Quota, now: Tick) {
+        let new = common.plans.make(quota);
+        let old = std::mem::replace(&mut self.algorithm, new.clone());
+        self.unseen = old.moved(&self.unseen, now, quota, &new);
+        self.quota = quota;
+        self.generation += 1;
+        self.changes.push(Change { now, quota, old, new });
+        self.takes_detour = true;
+    }
+
+    /// The segment of a key, after all changes of quota.
+    #[inline]
+    pub(super) fn up_to_date(&mut self, print: u64) -> usize {
+        let number = self.segment_of(print);
+        if !self.changes.is_empty() {
+            self.catch_up(number);
+            // Another one by the way, so that after so many calls as there are segments nobody is behind.
+            let behind = self.segments.iter().position(|segment| segment.generation != self.generation);
+            if let Some(other) = behind {
+                self.catch_up(other);
+            }
+        }
+        number
+    }
+
+    /// Takes a segment's states through the changes of quota that they have missed.
+    pub(super) fn catch_up(&mut self, number: usize) {
+        let segment = &mut self.segments[number];
+        if segment.generation == self.generation {
+            return;
+        }
+        let missed = (self.generation - segment.generation) as usize;
+        for change in &self.changes[self.changes.len() - missed..] {
+            let Change { now, quota, old, new } = change;
+            segment.for_each_mut(|plan, state| {
+                if plan == 0 {
+                    *state = old.moved(state, *now, *quota, new);
+                }
+            });
+        }
+        segment.generation = self.generation;
+        segment.none_idle_before = Tick::ZERO;
+        let behind = self.segments.iter().map(|segment| self.generation - segment.generation).max();
+        let needed = behind.unwrap_or(0) as usize;
+        self.changes.drain(..self.changes.len() - needed);
+        self.open_if_it_can_be();
+    }
+
+    /// Moves a key to another plan, without a free burst and without forgiving a debt.
+    pub(crate) fn set_plan(&mut self, common: &Common<A>, print: u64, plan: u32, now: Tick) {
+        let number = self.up_to_date(print);
+        let Some(place) = self.segments[number].find(print) else { return };
+        let segment = &mut self.segments[number];
+        let old = segment.plan(place);
+        if old != plan {
+            let new = common.plans.get(plan);
+            let algorithm = algorithm_of(&self.algorithm, common, old);
+            let state = algorithm.moved(&segment.slot(place).state, now, new.quota, &new.algorithm);
+            *segment.state_mut(place) = state;
+            segment.set_plan(place, plan);
+            segment.none_idle_before = Tick::ZERO;
+            self.account_mut(common, print).forgotten += 1; // claims under the old plan cannot be given back
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Dropping what is idle, and keeping the segments as many and as large as the keys need.
+
+use std::ops::Range;
+
+use tollgate_core::{Algorithm, Tick};
+
+use super::{Common, SEGMENT_BITS, Shard, algorithm_of};
+use crate::keyed::segment::Segment;
+
+/// With more keys a segment than this, on average, one of them is split.
+pub(super) const MOST_PER_SEGMENT: usize = 1_024;
+/// With fewer, two become one.
+const FEWEST_PER_SEGMENT: usize = 256;
+
+impl<A: Algorithm> Shard<A> {
+    /// Starts a round over all segments from the beginning, so that the round leaves nothing out.
+    pub(crate) fn rewind(&mut self) {
+        self.sweeping = 0;
+        self.segments.iter_mut().for_each(Segment::rewind);
+    }
+
+    /// Looks at the next `lines` lines and drops idle keys; behind the last segment, joins two if there are too many.
+    /// Whether that ended a round.
+    pub(crate) fn sweep(&mut self, common: &Common<A>, now: Tick, lines: usize) -> bool {
+        if self.sweeping < self.segments.len() {
+            self.sweep_lines(common, now, lines);
+        } else {
+            // Not before all were swept: what has not been could move to where it would be missed.
+            self.join(common);
+        }
+        let ends = self.sweeping >= self.segments.len() && !self.has_too_many_segments();
+        if ends {
+            self.sweeping = 0;
+        }
+        ends
+    }
+
+    /// Looks at the next `lines` lines of the segment that sweeping is at.
+    fn sweep_lines(&mut self, common: &Common<A>, now: Tick, lines: usize) {
+        let number = self.sweeping;
+        self.catch_up(number);
+        let (places, ends) = self.segments[number].next_places(lines);
+        self.drop_idle(common, number, places, now);
+        if !ends {
+            return;
+        }
+        if self.segments[number].is_sparse() {
+            self.resize(common, number, Segment::shrink);
+        }
+        self.sweeping += 1;
+    }
+
+    fn has_too_many_segments(&self) -> bool {
+        !self.pinned && self.segments.len() > 1 && self.keys < self.segments.len() * FEWEST_PER_SEGMENT
+    }
+
+    /// Drops the idle keys among these places.
+    pub(super) fn drop_idle(&mut self, common: &Common<A>, number: usize, places: Range<usize>, now: Tick) {
+        let mut place = places.start;
+        while place < places.end {
+            let segment = &self.segments[number];
+            let slot = segment.slot(place);
+            let is_idle = slot.print != 0
+                && !self.is_held(slot.print)
+                && algorithm_of(&self.algorithm, common, segment.plan(place)).is_idle(&slot.state, now);
+            if is_idle {
+                self.remove_at(common, number, place); // another may have moved here
+                self.counts.swept += 1;
+                self.swept_at = self.swept_at.max(now);
+            } else {
+                place += 1;
+            }
+        }
+    }
+
+    pub(super) fn resize(
+        &mut self,
+        common: &Common<A>,
+        number: usize,
+        resize: impl FnOnce(&mut Segment<A::State>),
+    ) {
+        let before = self.segments[number].bytes();
+        resize(&mut self.segments[number]);
+        common.room.resized(before, self.segments[number].bytes());
+    }
+
+    pub(super) fn split_if_due(&mut self, common: &Common<A>) {
+        if !self.pinned && self.keys >= self.segments.len() * MOST_PER_SEGMENT {
+            self.split(common);
+        }
+    }
+
+    /// Splits the segment whose turn it is.
+    fn split(&mut self, common: &Common<A>) {
+        let high = self.segments.len();
+        if high > self.mask {
+            self.mask = 2 * self.mask + 1;
+        }
+        let low = high & (self.mask >> 1);
+        self.catch_up(low);
+        let mut other = None;
+        let bit = (high - low) as u64;
+        self.resize(common, low, |segment| other = Some(segment.split(bit << SEGMENT_BITS)));
+        let other = other.expect("just split off");
+        common.room.grown(other.bytes() + size_of_val(&other));
+        self.segments.push(other);
+    }
+
+    /// Undoes the latest split.
+    fn join(&mut self, common: &Common<A>) {
+        let last = self.segments.len() - 1;
+        let number = last & (self.mask >> 1);
+        for number in [number, last] {
+            self.catch_up(number);
+        }
+        let Some(mut last) = self.segments.pop() else { return };
+        common.room.shrunk(last.bytes() + size_of_val(&last));
+        self.resize(common, number, |segment| segment.take_in(&mut last));
+        if self.segments.len() <= (self.mask >> 1) + 1 {
+            self.mask >>= 1;
+        }
+        if self.segments.capacity() >= 4 * self.segments.len() {
+            self.segments.shrink_to(2 * self.segments.len());
+        }
+    }
+}
