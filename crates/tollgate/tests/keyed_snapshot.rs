@@ -204,6 +204,32 @@ fn what_has_passed_meanwhile_counts() {
 }
 
 #[test]
+fn a_reading_from_before_the_restart_grants_no_more() {
+    let (folder, clock) = (Folder::new(), some_clock());
+    let quota = Quota::per_second(1).burst(3);
+    let old = buckets(quota, clock.clone()).build();
+    assert!(old.allow_n(&1, 3));
+    clock.advance(secs(3));
+    assert_eq!(old.save(folder.file()).unwrap(), 0, "it is full again");
+    let (new, _) = buckets(quota, clock_beside(&clock, secs(100))).restore(folder.file());
+    let passed = (97..=100).map(|at| (0..5).filter(|_| new.allow_at(&1, Tick::ZERO + secs(at))).count());
+    assert_eq!(passed.sum::<usize>(), 3, "a burst, as at the time of the restart");
+}
+
+#[test]
+fn who_was_never_seen_gets_no_free_burst_of_a_new_quota_after_a_restart() {
+    let (folder, clock) = (Folder::new(), some_clock());
+    let old = buckets(Quota::per_hour(1).burst(4), clock.clone()).build();
+    old.set_quota(Quota::per_hour(1).burst(10));
+    assert_eq!(old.peek_n(&1, 0).remaining(), 4);
+    old.save(folder.file()).unwrap();
+    let (new, _) = buckets(Quota::per_hour(1).burst(10), clock.clone()).restore(folder.file());
+    assert!((0..1_000).all(|key| new.peek_n(&key, 0).remaining() == 4));
+    clock.advance(secs(2 * 3_600));
+    assert_eq!(new.peek_n(&1, 0).remaining(), 6);
+}
+
+#[test]
 fn a_time_of_day_that_went_back_gives_nothing() {
     let (folder, clock) = (Folder::new(), some_clock());
     let old = buckets(Quota::per_second(1).burst(10), clock).build();
@@ -265,15 +291,16 @@ fn explicit_times_are_those_of_the_limiters_clock() {
 #[test]
 fn keys_keep_the_quotas_they_have_of_their_own() {
     let (folder, clock) = (Folder::new(), some_clock());
-    let builder = || KeyedLimiter::<u64>::builder(Quota::per_hour(1)).clock(clock.clone());
-    let old = builder().quota_of(|key| Quota::per_hour(1).burst(10 + key % 5)).build();
+    clock.set(Tick::ZERO + secs(100_000));
+    let builder = |clock| KeyedLimiter::<u64>::builder(Quota::per_hour(1)).clock(clock);
+    let old = builder(clock.clone()).quota_of(|key| Quota::per_hour(1).burst(10 + key % 5)).build();
     for key in 0..50 {
         assert!(old.allow_n(&key, 8));
     }
     assert_eq!(old.save(folder.file()).unwrap(), 50);
 
     let raised = |key: &u64| Quota::per_hour(1).burst(20 + key % 5);
-    let (new, restored) = builder().quota_of(raised).restore(folder.file());
+    let (new, restored) = builder(clock_beside(&clock, secs(5))).quota_of(raised).restore(folder.file());
     assert_eq!(restored.unwrap(), 50);
     for key in 0..50 {
         let facts = new.peek_n(&key, 0);
