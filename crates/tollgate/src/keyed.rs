@@ -604,9 +604,6 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         now: Tick,
         decide: impl FnOnce(&A, &mut A::State) -> (bool, T),
     ) -> Option<T> {
-        if self.store.watch.is_some() {
-            return None;
-        }
         let mut shard = self.store.shard(print);
         let answer = shard.ask(&self.store.common, print, now, decide)?;
         drop(shard);

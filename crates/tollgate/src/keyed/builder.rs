@@ -166,10 +166,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         let patience = self.make_algorithm(self.quota).patience();
         let Options { quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name, watch } =
             self.options;
-        let algorithm = (self.make)(quota);
+        let (algorithm, watch) = ((self.make)(quota), watch.if_any());
         let common = Common {
             plans: Plans::new(self.make),
             by_key: quota_of.is_some(),
+            is_watched: watch.is_some(),
             patience,
             room: Room::new(max_keys, max_bytes),
             at_cap,
@@ -181,7 +182,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             shift: 64 - bits,
             common,
             quota_of,
-            watch: watch.if_any(),
+            watch,
             rest: Mutex::new(Rest { quota, algorithm, overflow: A::State::default() }),
             saving: Mutex::new(()),
             lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue),

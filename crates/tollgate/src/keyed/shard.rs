@@ -5,7 +5,7 @@
 //! last one goes back to where it came from (linear hashing). Each segment is as large as its own keys need. So whatever a
 //! caller does to the table besides its own business, it touches one segment.
 //!
-//! A key that is idle equals one that is absent. Calls drop idle keys as they go along: every 128th call looks at one line, a
+//! A key that is idle equals one that is absent. Calls drop idle keys as they go along: every 256th call looks at one line, a
 //! full segment is swept before it grows, and one that has become sparse is made smaller.
 
 mod account;
@@ -31,7 +31,7 @@ pub(crate) use hold::Drawn;
 use quota::Change;
 
 /// Every so many calls one line is swept. A call more often costs more than it frees.
-const CALLS_PER_LINE: u64 = 128;
+const CALLS_PER_LINE: u64 = 256;
 /// The first of the bits that choose a segment. Those below choose the line in it, those at the top the shard.
 const SEGMENT_BITS: u32 = 32;
 
@@ -41,6 +41,8 @@ pub(crate) struct Common<A> {
     pub(crate) plans: Plans<A>,
     /// Whether keys have quotas of their own.
     pub(crate) by_key: bool,
+    /// Whether somebody must be told of everything.
+    pub(crate) is_watched: bool,
     pub(crate) room: Room,
     pub(crate) at_cap: AtCap,
     /// How long a caller that says nothing about waiting may be delayed.
@@ -94,7 +96,8 @@ impl Counts {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard<A: Algorithm> {
-    /// Whether the quick way is closed: somebody waits for one of the keys or has it in hand, or a segment is behind.
+    /// Whether the quick way is closed: somebody must be told of everything, or waits for one of the keys or has it in hand, or
+    /// a segment is behind.
     takes_detour: bool,
     segments: Vec<Segment<A::State>>,
     /// Masks the bits of a fingerprint that choose a segment: the least power of two that has room for all, less one.
@@ -103,7 +106,6 @@ pub(crate) struct Shard<A: Algorithm> {
     until_sweep: u64,
     /// For keys without a plan of their own.
     algorithm: A,
-    quota: Quota,
     /// The state of such a key that was never seen. After a change of quota that is not a fresh one until it has refilled:
     /// the others got no free burst either.
     unseen: A::State,
@@ -114,27 +116,38 @@ pub(crate) struct Shard<A: Algorithm> {
     swept_at: Tick,
     /// How often the quota changed.
     generation: u64,
-    /// The latest changes, the last of which led to `generation`.
-    changes: Vec<Change<A>>,
     accounts: Option<Box<[Account; ACCOUNTS]>>,
     /// How many keys have a line of people waiting, and so a limiter of their own.
     lines: usize,
-    /// Keys that a gate has in hand.
-    held: Vec<u64>,
     /// Whether somebody visits the segments one after the other.
     pinned: bool,
+    /// Whether somebody must be told of everything.
+    is_watched: bool,
     counts: Counts,
+    aside: Box<Aside<A>>,
+}
+
+/// What is seldom needed, out of the way: a shard with its lock fits 256 bytes.
+#[derive(Debug)]
+struct Aside<A> {
+    /// For keys without a plan of their own.
+    quota: Quota,
+    /// The latest changes of quota, the last of which led to the shard's generation.
+    changes: Vec<Change<A>>,
+    /// Keys that a gate has in hand.
+    held: Vec<u64>,
 }
 
 impl<A: Algorithm> Shard<A> {
     pub(crate) fn new(common: &Common<A>, quota: Quota) -> Self {
         let segment = Segment::smallest(common.by_key);
-        common.room.grown(size_of::<Self>() + segment.bytes() + size_of_val(&segment));
+        common
+            .room
+            .grown(size_of::<Self>() + size_of::<Aside<A>>() + segment.bytes() + size_of_val(&segment));
         // Where there is a cap, what an eviction needs must be there before it.
         let accounts = common.room.is_bounded().then(|| Box::new([Account::default(); ACCOUNTS]));
         common.room.grown(accounts.as_deref().map_or(0, size_of_val));
         Self {
-            quota,
             algorithm: common.plans.make(quota),
             unseen: A::State::default(),
             segments: vec![segment],
@@ -143,14 +156,14 @@ impl<A: Algorithm> Shard<A> {
             sweeping: 0,
             swept_at: Tick::ZERO,
             generation: 0,
-            changes: Vec::new(),
             accounts,
             lines: 0,
-            held: Vec::new(),
             pinned: false,
-            takes_detour: false,
+            takes_detour: common.is_watched,
+            is_watched: common.is_watched,
             until_sweep: CALLS_PER_LINE,
             counts: Counts::default(),
+            aside: Box::new(Aside { quota, changes: Vec::new(), held: Vec::new() }),
         }
     }
 
@@ -355,7 +368,7 @@ impl<A: Algorithm> Shard<A> {
             Some(known) => known,
             None => (plan, self.unseen(common, plan, now).1),
         };
-        let quota = if plan == 0 { self.quota } else { common.plans.get(plan).quota };
+        let quota = if plan == 0 { self.aside.quota } else { common.plans.get(plan).quota };
         Start { quota, algorithm: self.algorithm(common, plan).clone(), state, plan }
     }
 
@@ -394,7 +407,10 @@ impl<A: Algorithm> Shard<A> {
     }
 
     fn open_if_it_can_be(&mut self) {
-        self.takes_detour = self.lines > 0 || !self.held.is_empty() || !self.changes.is_empty();
+        self.takes_detour = self.is_watched
+            || self.lines > 0
+            || !self.aside.held.is_empty()
+            || !self.aside.changes.is_empty();
     }
 }
 
@@ -419,6 +435,7 @@ mod tests {
         Common {
             plans: Plans::new(Arc::new(TokenBucket::new)),
             by_key,
+            is_watched: false,
             room: Room::new(u64::MAX, u64::MAX),
             at_cap: AtCap::Evict,
             patience: Duration::ZERO,
@@ -441,7 +458,9 @@ mod tests {
         let keys: usize = shard.segments.iter().map(Segment::len).sum();
         let bytes: usize = shard.segments.iter().map(|segment| segment.bytes() + size_of_val(segment)).sum();
         assert_eq!((keys, keys as u64), (shard.keys, common.room.keys()));
-        assert_eq!((bytes + size_of_val(shard)) as u64, common.room.bytes());
+        let own = size_of_val(shard) + size_of_val(&*shard.aside);
+        assert_eq!((bytes + own) as u64, common.room.bytes());
+        assert!(size_of_val(shard) <= 256 - 8);
     }
 
     /// Sweeps until a round changes nothing.
@@ -495,6 +514,6 @@ mod tests {
             assert!(take(&mut shard, &common, *print, Tick::ZERO), "one was left");
             assert!(!take(&mut shard, &common, *print, Tick::ZERO), "and no more");
         }
-        assert!(prints.len() > calls && !shard.takes_detour && shard.changes.is_empty());
+        assert!(prints.len() > calls && !shard.takes_detour && shard.aside.changes.is_empty());
     }
 }

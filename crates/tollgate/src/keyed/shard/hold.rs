@@ -30,11 +30,11 @@ impl<A: Algorithm> Drawn<A> {
 impl<A: Algorithm> Shard<A> {
     /// Whether a gate has a key in hand. Then nobody else may do anything to it.
     pub(crate) fn is_held(&self, print: u64) -> bool {
-        self.held.contains(&print)
+        self.aside.held.contains(&print)
     }
 
     pub(crate) fn holds_any(&self) -> bool {
-        !self.held.is_empty()
+        !self.aside.held.is_empty()
     }
 
     /// A copy of a key's algorithm and state, and whether it is known. `None` if it is new and its plan must be known.
@@ -87,14 +87,14 @@ impl<A: Algorithm> Shard<A> {
         let state = segment.find(print).map(|place| &segment.slot(place).state);
         let is_as_found = state == drawn.before.as_ref();
         if is_as_found {
-            self.held.push(print);
+            self.aside.held.push(print);
             self.takes_detour = true;
         }
         is_as_found
     }
 
     pub(crate) fn let_go(&mut self, print: u64) {
-        self.held.retain(|held| *held != print);
+        self.aside.held.retain(|held| *held != print);
         self.open_if_it_can_be();
     }
 

@@ -19,9 +19,9 @@ impl<A: Algorithm> Shard<A> {
         let new = common.plans.make(quota);
         let old = std::mem::replace(&mut self.algorithm, new.clone());
         self.unseen = old.moved(&self.unseen, now, quota, &new);
-        self.quota = quota;
+        self.aside.quota = quota;
         self.generation += 1;
-        self.changes.push(Change { now, quota, old, new });
+        self.aside.changes.push(Change { now, quota, old, new });
         self.takes_detour = true;
     }
 
@@ -29,7 +29,7 @@ impl<A: Algorithm> Shard<A> {
     #[inline]
     pub(super) fn up_to_date(&mut self, print: u64) -> usize {
         let number = self.segment_of(print);
-        if !self.changes.is_empty() {
+        if !self.aside.changes.is_empty() {
             self.catch_up(number);
             // Another one by the way, so that after so many calls as there are segments nobody is behind.
             let behind = self.segments.iter().position(|segment| segment.generation != self.generation);
@@ -47,7 +47,7 @@ impl<A: Algorithm> Shard<A> {
             return;
         }
         let missed = (self.generation - segment.generation) as usize;
-        for change in &self.changes[self.changes.len() - missed..] {
+        for change in &self.aside.changes[self.aside.changes.len() - missed..] {
             let Change { now, quota, old, new } = change;
             segment.for_each_mut(|plan, state| {
                 if plan == 0 {
@@ -59,7 +59,7 @@ impl<A: Algorithm> Shard<A> {
         segment.none_idle_before = Tick::ZERO;
         let behind = self.segments.iter().map(|segment| self.generation - segment.generation).max();
         let needed = behind.unwrap_or(0) as usize;
-        self.changes.drain(..self.changes.len() - needed);
+        self.aside.changes.drain(..self.aside.changes.len() - needed);
         self.open_if_it_can_be();
     }
 
