@@ -21,7 +21,7 @@ const OLD: Tick = Tick::from_nanos(1 << 58);
 pub struct Shifted<C> {
     clock: C,
     /// Whether it is not just the clock.
-    is_shifted: bool,
+    differs: bool,
     /// Readings before this one count as this one: it is the first that can be told in the states' time.
     earliest: u64,
     /// How far the states' time is ahead of the clock's; it may wrap around and so be behind.
@@ -31,7 +31,7 @@ pub struct Shifted<C> {
 impl<C: Clock> Shifted<C> {
     /// The clock as it is.
     pub(crate) fn unshifted(clock: C) -> Self {
-        Self { clock, is_shifted: false, earliest: 0, ahead: 0 }
+        Self { clock, differs: false, earliest: 0, ahead: 0 }
     }
 
     /// Goes on from `tick`, which was at `unix`, with what has passed since by the time of the day; with nothing, if that went
@@ -39,13 +39,13 @@ impl<C: Clock> Shifted<C> {
     pub(crate) fn resumed(clock: C, tick: Tick, unix: Duration) -> Self {
         let away = clock.unix().saturating_sub(unix);
         let (from, to) = (clock.now().as_nanos(), (tick + away).min(OLD).max(tick).as_nanos());
-        Self { clock, is_shifted: true, earliest: from.saturating_sub(to), ahead: to.wrapping_sub(from) }
+        Self { clock, differs: true, earliest: from.saturating_sub(to), ahead: to.wrapping_sub(from) }
     }
 
     /// The moment of a reading, in the states' time. Every call goes through here.
     #[inline]
     pub(crate) fn tick(&self, reading: Tick) -> Tick {
-        if !self.is_shifted {
+        if !self.differs {
             return reading;
         }
         Tick::from_nanos(reading.as_nanos().max(self.earliest).wrapping_add(self.ahead))
