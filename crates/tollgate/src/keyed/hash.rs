@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
 use foldhash::SharedSeed;
-use foldhash::fast::FoldHasher;
+use foldhash::quality::FoldHasher;
 
 /// A seed for fingerprints. Two processes do not share one, so keys that collide in one do not collide in the next, and
 /// nobody can choose keys that do.
@@ -54,6 +54,21 @@ mod tests {
         assert_eq!(one.print("key"), Seed::from_bits(one.bits()).print("key"));
         assert_ne!(one.print("key"), other.print("key"));
         assert_ne!(one.print("key"), one.print("kez"));
+    }
+
+    /// Small numbers in a row, as keys often are, with many seeds: all bits of the fingerprints must vary. (foldhash's fast
+    /// hasher fails this.)
+    #[test]
+    fn numbers_in_a_row_are_spread_over_every_part_of_a_fingerprint() {
+        for seed in 0..2_000_u64 {
+            let seed = Seed::from_bits([seed, seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)]);
+            for shift in [58, 32, 26] {
+                let mut keys = [0; 64];
+                (0..6_400_u64).for_each(|key| keys[(seed.print(&key) >> shift) as usize % 64] += 1);
+                let (least, most) = (*keys.iter().min().unwrap(), *keys.iter().max().unwrap());
+                assert!(least > 40 && most < 180, "{least} to {most} of 100 with {seed:?}, from bit {shift}");
+            }
+        }
     }
 
     #[test]
