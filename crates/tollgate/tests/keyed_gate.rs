@@ -227,3 +227,35 @@ fn a_full_store_refuses_new_keys_in_a_gate() {
     assert!(keyed.key(&1).and(&everybody).allow());
     assert_eq!(everybody.remaining(), 8);
 }
+
+#[test]
+fn what_a_gate_takes_for_later_drops_nobody_who_is_idle_only_then() {
+    let clock = ManualClock::new();
+    let each = KeyedLimiter::<u64>::builder(Quota::per_hour(1).burst(100)).clock(clock.clone()).build();
+    let all = Limiter::builder(Quota::per_hour(1).burst(1)).clock(clock).build();
+    for key in 0..2_000 {
+        assert!(each.allow(&key));
+    }
+    for call in 0..20_000 {
+        let key = call % 2_000;
+        let later = each.key(&key).and(&all).reserve();
+        assert!(later.is_ok(), "hours from now");
+    }
+    assert_eq!((each.len(), each.stats().swept), (2_000, 0), "an hour has not passed");
+}
+
+#[test]
+fn a_store_that_is_full_of_bytes_stays_within_them_and_answers() {
+    for at_cap in [AtCap::Evict, AtCap::Refuse, AtCap::Share] {
+        let clock = ManualClock::new();
+        let each = KeyedLimiter::<u64>::builder(Quota::per_hour(1).burst(4))
+            .max_bytes(1 << 16)
+            .at_cap(at_cap)
+            .clock(clock.clone())
+            .build();
+        let all = Limiter::builder(Quota::per_hour(1_000_000)).clock(clock).build();
+        let passed = (0..20_000).filter(|key| each.key(key).and(&all).allow()).count();
+        assert!(passed >= 500, "{at_cap:?}: {passed}");
+        assert!(each.bytes() <= (1 << 16) + (1 << 16) / 4, "{at_cap:?}: {} bytes", each.bytes());
+    }
+}

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tollgate::{
-    AtCap, Clock, Decision, Evicted, KeyedLimiter, KeyedWait, ManualClock, MonotonicClock, Named, Observer,
-    Quota, Sweeper, Tick, TokenBucket, WaitError,
+    AtCap, Clock, Decision, Evicted, KeyedLimiter, KeyedWait, Limiter, ManualClock, MonotonicClock, Named,
+    Observer, Quota, Sweeper, Tick, TokenBucket, WaitError,
 };
 
 type Bucket<K> = KeyedLimiter<K, TokenBucket, ManualClock>;
@@ -194,6 +194,22 @@ mod observers {
         taken.settle(3); // and this one of those
         agrees(&notes, &limiter);
         assert_eq!(notes.dropped().active + limiter.len() as u64, 51);
+    }
+
+    #[test]
+    fn whom_a_gate_pushes_out_is_reported_by_the_next_call() {
+        let notes = Arc::new(Notes::default());
+        let limiter: Bucket<u64> = KeyedLimiter::builder(Quota::per_hour(1).burst(4))
+            .max_keys(1)
+            .observer(Arc::clone(&notes))
+            .clock(ManualClock::new())
+            .build();
+        let all = Limiter::builder(Quota::per_hour(1_000)).clock(limiter.clock().clone()).build();
+        let passed = (0..100).filter(|key| limiter.key(key).and(&all).allow()).count();
+        assert_eq!(passed, 100);
+        limiter.sweep();
+        assert_eq!(notes.dropped().active + limiter.len() as u64, 100);
+        assert_eq!(notes.dropped().active, limiter.stats().evicted);
     }
 
     #[test]

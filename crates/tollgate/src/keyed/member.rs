@@ -109,9 +109,9 @@ impl<'a, K: Hash + ?Sized, A: Held, C: Clock> KeyOf<'a, K, A, C> {
     /// Decides for `call.delay` from now, as a limiter in a gate does. Also whether it was decided as of then.
     fn draw(&self, call: &Call<'_>, cost: u64) -> Result<(Decision, Drawn<A>, bool), OwnLimiter<A, C>> {
         let now = self.now(call);
-        let at = |now, ask| {
-            self.limiter
-                .draw(self.key, self.print, now, cost, |algorithm, state| algorithm.decide(state, now, ask))
+        let at = |then, ask| {
+            let decide = |algorithm: &A, state: &A::State| algorithm.decide(state, then, ask);
+            self.limiter.draw(self.key, self.print, now, then, cost, decide)
         };
         if call.delay == Duration::ZERO {
             let (decision, drawn) = at(now, Ask::now(cost))?;
@@ -321,12 +321,13 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         }
     }
 
-    /// Decides and takes nothing; answers what taking it would write. If the key has a limiter of its own, that one must
-    /// be asked.
+    /// Decides as of `now`, which may be later than the `present`, and takes nothing; answers what taking it would write. If
+    /// the key has a limiter of its own, that one must be asked.
     fn draw(
         &self,
         key: &K,
         print: u64,
+        present: Tick,
         now: Tick,
         cost: u64,
         decide: impl Fn(&A, &A::State) -> Step<A::Change>,
@@ -334,21 +335,25 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let common = &self.store.common;
         let mut plan = common.plan_of_new();
         loop {
-            let mut shard = self.store.free_shard(print);
-            if let Some(limiter) = self.store.own_limiter(&mut shard, print, now) {
-                return Err(limiter);
-            }
-            if let Some((decision, drawn)) = shard.draw(common, print, plan, now, cost, &decide) {
-                let is_full = drawn.is_new() && common.at_cap != AtCap::Evict && !common.room.has_key();
-                let decision = if is_full {
-                    Decision::refusal(decision.limit(), Some(Duration::ZERO))
-                } else {
-                    decision
+            let drawn = self.store.on_shard(print, |shard| {
+                // Who is idle by the time it is for still counts, so whatever is cleared up is as of the present.
+                if let Some(limiter) = self.store.own_limiter(shard, print, present) {
+                    return Err(limiter);
+                }
+                let Some((decision, mut drawn)) = shard.draw(common, print, plan, now, cost, &decide) else {
+                    return Ok(None);
                 };
-                return Ok((decision, drawn));
+                drawn.now = present;
+                let has_room = !drawn.is_new()
+                    || common.at_cap == AtCap::Evict
+                    || shard.has_room_for(common, print, present);
+                let refusal = || Decision::refusal(decision.limit(), Some(Duration::ZERO));
+                Ok(Some((if has_room { decision } else { refusal() }, drawn)))
+            })?;
+            match drawn {
+                Some(drawn) => return Ok(drawn),
+                None => plan = Some(self.store.plan(key)),
             }
-            drop(shard);
-            plan = Some(self.store.plan(key));
         }
     }
 

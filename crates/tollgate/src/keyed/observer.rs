@@ -11,7 +11,10 @@ use super::KeyedBuilder;
 ///
 /// It is told on the thread that asked (a [`Sweeper`](crate::Sweeper) tells on its own), after everything is done and with
 /// no lock held: an observer may ask the limiter, which is then reported as well. If it panics the call does too, but the
-/// limiter goes on. A wait is reported when it is over, unless it was given up or the limiter was closed. One that holds the limiter it observes keeps it from ever being dropped.
+/// limiter goes on. One that holds the limiter it observes keeps it from ever being dropped.
+///
+/// A wait is reported when it is over, unless it was given up or the limiter was closed. What a [`Gate`](crate::Gate) decides
+/// about a key is not reported; whom that pushed out is, by the next call.
 ///
 /// # Examples
 /// ```

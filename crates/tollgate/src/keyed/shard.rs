@@ -85,13 +85,6 @@ pub(crate) struct Counts {
     pub(crate) overflowed: u64,
 }
 
-impl Counts {
-    /// Who was dropped since the counts stood as in `before`.
-    pub(crate) fn evicted_since(&self, before: &Self) -> Evicted {
-        Evicted { idle: self.swept - before.swept, active: self.evicted - before.evicted }
-    }
-}
-
 /// In this order, so that what every call looks at lies next to the lock, on two cache lines.
 #[derive(Debug)]
 #[repr(C)]
@@ -136,6 +129,8 @@ struct Aside<A> {
     changes: Vec<Change<A>>,
     /// Keys that a gate has in hand.
     held: Vec<u64>,
+    /// Those who were dropped and reported.
+    reported: Evicted,
 }
 
 impl<A: Algorithm> Shard<A> {
@@ -163,7 +158,12 @@ impl<A: Algorithm> Shard<A> {
             is_watched: common.is_watched,
             until_sweep: CALLS_PER_LINE,
             counts: Counts::default(),
-            aside: Box::new(Aside { quota, changes: Vec::new(), held: Vec::new() }),
+            aside: Box::new(Aside {
+                quota,
+                changes: Vec::new(),
+                held: Vec::new(),
+                reported: Evicted::default(),
+            }),
         }
     }
 
@@ -224,6 +224,14 @@ impl<A: Algorithm> Shard<A> {
             self.until_sweep = CALLS_PER_LINE;
             self.sweep(common, now, 1);
         }
+    }
+
+    /// Who was dropped since this was last asked.
+    pub(crate) fn newly_evicted(&mut self) -> Evicted {
+        let Evicted { idle, active } = self.aside.reported;
+        let reported = Evicted { idle: self.counts.swept, active: self.counts.evicted };
+        self.aside.reported = reported;
+        Evicted { idle: reported.idle - idle, active: reported.active - active }
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -298,7 +306,7 @@ impl<A: Algorithm> Shard<A> {
         common.room.added();
     }
 
-    /// Puts back a key that was taken out. Meanwhile the table may have become smaller, or be behind with a change of quota
+    /// Puts in a key that is not there, whether there is room or not: one that was taken out, or promised. Meanwhile the table may have become smaller, or be behind with a change of quota
     /// that the key has gone through.
     pub(crate) fn put_back(&mut self, common: &Common<A>, print: u64, state: A::State, plan: u32) {
         let number = self.up_to_date(print);
@@ -496,6 +504,28 @@ mod tests {
             assert_eq!((shard.keys, shard.segments.len(), shard.mask), (0, 1, 0), "round {round}");
             check(&shard, &common);
         }
+    }
+
+    #[test]
+    fn a_shard_that_is_pinned_while_it_joins_segments_stays_as_it_is() {
+        let (common, mut rng) = (common(false), Rng::with_seed(3));
+        let mut shard = Shard::new(&common, QUOTA);
+        for _ in 0..20_000 {
+            assert!(take(&mut shard, &common, rng.u64(1..), Tick::ZERO));
+        }
+        let later = Tick::ZERO + Duration::from_secs(1);
+        while shard.sweeping < shard.segments.len() {
+            assert!(!shard.sweep(&common, later, 1_000), "there is something to join");
+        }
+        shard.pin(true);
+        let segments = shard.segments.len();
+        for _ in 0..100 {
+            shard.sweep(&common, later, 1_000);
+        }
+        assert_eq!(shard.segments.len(), segments);
+        shard.pin(false);
+        sweep(&mut shard, &common, later);
+        assert_eq!(shard.segments.len(), 1);
     }
 
     #[test]

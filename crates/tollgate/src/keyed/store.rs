@@ -86,9 +86,8 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
     /// Does something to a shard, and reports who was dropped by the way when the shard is free again.
     pub(super) fn on_shard<T>(&self, print: u64, act: impl FnOnce(&mut Shard<A>) -> T) -> T {
         let mut shard = self.free_shard(print);
-        let before = shard.counts();
         let done = act(&mut shard);
-        let evicted = shard.counts().evicted_since(&before);
+        let evicted = shard.newly_evicted();
         drop(shard);
         self.report(evicted);
         done
@@ -97,14 +96,9 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
     /// Drops everything in a shard that is idle.
     pub(super) fn sweep(&self, shard: &Padded<A>, now: Tick) {
         shard.0.lock().rewind();
-        let mut evicted = Evicted::default();
-        let mut is_done = false;
-        while !is_done {
-            let mut shard = shard.0.lock(); // anew each time, so that callers get in between
-            let before = shard.counts();
-            is_done = shard.sweep(&self.common, now, LINES_PER_SWEEP);
-            evicted.idle += shard.counts().evicted_since(&before).idle;
-        }
+        // Locked anew each time, so that callers get in between.
+        while !shard.0.lock().sweep(&self.common, now, LINES_PER_SWEEP) {}
+        let evicted = shard.0.lock().newly_evicted();
         self.report(evicted);
     }
 

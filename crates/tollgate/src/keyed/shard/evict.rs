@@ -14,6 +14,12 @@ use crate::keyed::segment::Segment;
 const LINES_PER_EVICTION: usize = 16;
 
 impl<A: Algorithm> Shard<A> {
+    /// Whether there is room for a new key, or could be made. Asked where nobody who counts [is forgotten](AtCap).
+    pub(crate) fn has_room_for(&mut self, common: &Common<A>, print: u64, now: Tick) -> bool {
+        let number = self.up_to_date(print);
+        self.make_room(common, number, now).is_ok()
+    }
+
     /// Makes room for one more key in a segment.
     pub(super) fn make_room(&mut self, common: &Common<A>, number: usize, now: Tick) -> Result<(), Full> {
         if !common.room.has_key() {

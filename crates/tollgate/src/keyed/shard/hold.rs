@@ -13,7 +13,8 @@ pub(crate) struct Drawn<A: Algorithm> {
     before: Option<A::State>,
     /// The state to write, and the claim; `None` if nothing is taken.
     after: Option<(A::State, Claim)>,
-    now: Tick,
+    /// When it was asked, which may be before the moment it is for.
+    pub(crate) now: Tick,
 }
 
 impl<A: Algorithm> Drawn<A> {
@@ -109,7 +110,7 @@ impl<A: Algorithm> Shard<A> {
         } else {
             // Whether there is room was asked before: by now it cannot be refused any more.
             let _ = self.make_room(common, number, now);
-            self.put(common, print, state, plan, now);
+            self.put_back(common, print, state, plan);
         }
         self.count(common, now, true);
         let account = account(self.accounts.as_deref(), print);

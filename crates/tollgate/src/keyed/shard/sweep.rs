@@ -24,7 +24,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn sweep(&mut self, common: &Common<A>, now: Tick, lines: usize) -> bool {
         if self.sweeping < self.segments.len() {
             self.sweep_lines(common, now, lines);
-        } else {
+        } else if self.has_too_many_segments() {
             // Not before all were swept: what has not been could move to where it would be missed.
             self.join(common);
         }
