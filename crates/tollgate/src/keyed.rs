@@ -476,10 +476,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`set_quota`](Self::set_quota) at an explicit time.
     pub fn set_quota_at(&self, quota: Quota, now: Tick) {
-        self.set_quota_tick(quota, self.tick(now));
-    }
-
-    fn set_quota_tick(&self, quota: Quota, now: Tick) {
+        let now = self.tick(now);
         let _not_while_saving = lock(&self.store.saving);
         let mut rest = lock(&self.store.rest);
         rest.set_quota(quota, now, &self.store.common.plans);

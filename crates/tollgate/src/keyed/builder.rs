@@ -146,8 +146,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
 
     /// The limiter.
     pub fn build(self) -> KeyedLimiter<K, A, C> {
-        let (clock, quota) = (Shifted::unshifted(self.clock.clone()), self.quota);
-        self.build_with(Seed::of_process(), clock, quota)
+        let clock = Shifted::unshifted(self.clock.clone());
+        self.build_with(Seed::of_process(), clock)
     }
 
     /// The same settings again, for another try.
@@ -161,9 +161,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         (self.make)(quota)
     }
 
-    /// The limiter, on a time of its own and with the quota that it starts out from.
-    pub(super) fn build_with(self, seed: Seed, clock: Shifted<C>, quota: Quota) -> KeyedLimiter<K, A, C> {
-        let patience = self.make_algorithm(self.quota).patience();
+    /// The limiter, on a time of its own.
+    pub(super) fn build_with(self, seed: Seed, clock: Shifted<C>) -> KeyedLimiter<K, A, C> {
+        let quota = self.quota;
         let Options { quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name, watch } =
             self.options;
         let (algorithm, watch) = ((self.make)(quota), watch.if_any());
@@ -171,7 +171,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             plans: Plans::new(self.make),
             by_key: quota_of.is_some(),
             is_watched: watch.is_some(),
-            patience,
+            patience: algorithm.patience(),
             room: Room::new(max_keys, max_bytes),
             at_cap,
         };

@@ -234,49 +234,58 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
     fn read(self, path: &Path) -> Result<KeyedLimiter<K, A, C>, SnapshotProblem> {
         let mut file = Reader::open(path)?;
         let header = Header::read(&mut file)?;
-        let quota = self.quota;
-        header.check(&self.make_algorithm(quota))?;
-        let algorithm = self.make_algorithm(header.quota);
-        let overflow = file.state(|words| algorithm.read_state(words))?;
-        let unseen = file.state(|words| algorithm.read_state(words))?;
+        let (quota, algorithm) = (self.quota, self.make_algorithm(self.quota));
+        header.check(&algorithm)?;
+        let old = (header.quota, self.make_algorithm(header.quota));
+        let overflow = file.state(|words| old.1.read_state(words))?;
+        let unseen = file.state(|words| old.1.read_state(words))?;
 
         let clock = Shifted::resumed(self.clock.clone(), header.tick, header.unix);
         let now = clock.now();
-        let limiter = self.build_with(header.seed, clock, header.quota);
-        lock(&limiter.store.rest).overflow = overflow;
+        let limiter = self.build_with(header.seed, clock);
+        let bytes = file.keys().saturating_mul(Shard::<A>::BYTES_PER_KEY);
+        let share = limiter.store.common.room.share(limiter.store.shards.len(), bytes);
+        let way = Way { old, new: (quota, algorithm), now, share, giving: 0 };
+        lock(&limiter.store.rest).overflow = way.carried(&way.old.1, way.old.0, overflow);
+        let unseen = way.carried(&way.old.1, way.old.0, unseen);
         for shard in &limiter.store.shards {
             shard.0.lock().resume(unseen.clone(), now);
         }
-        let bytes = file.keys().saturating_mul(Shard::<A>::BYTES_PER_KEY);
-        let share = limiter.store.common.room.share(limiter.store.shards.len(), bytes);
-        limiter.read_keys(&mut file, Origin { quota: header.quota, algorithm, now, share, giving: 0 })?;
-        if quota != header.quota {
-            limiter.set_quota_tick(quota, now);
-        }
+        limiter.read_keys(&mut file, way)?;
         Ok(limiter)
     }
 }
 
-/// What keys without a plan had, when it is, and how many fit into a shard.
-struct Origin<A> {
-    quota: Quota,
-    algorithm: A,
+/// What keys need on their way from a file into a limiter.
+struct Way<A> {
+    /// What those without a plan had.
+    old: (Quota, A),
+    /// What those without a plan will have.
+    new: (Quota, A),
     now: Tick,
+    /// How many fit into a shard.
     share: Share,
     /// The first shard that may have more than its share.
     giving: usize,
 }
 
+impl<A: Held> Way<A> {
+    /// A state for the new quota.
+    fn carried(&self, algorithm: &A, quota: Quota, state: A::State) -> A::State {
+        if quota == self.new.0 { state } else { algorithm.moved(&state, self.now, self.new.0, &self.new.1) }
+    }
+}
+
 impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// Reads everything after the header.
-    fn read_keys(&self, file: &mut Reader, mut origin: Origin<A>) -> Result<(), SnapshotProblem> {
+    fn read_keys(&self, file: &mut Reader, mut way: Way<A>) -> Result<(), SnapshotProblem> {
         let (mut plans, mut keys) = (vec![0], 0);
         while !file.is_at_end() {
             let at = file.at();
             match file.tag()? {
                 PLAN => plans.push(self.store.common.plans.number(file.quota()?)),
                 KEY => {
-                    self.read_key(file, &mut origin, &plans)?;
+                    self.read_key(file, &mut way, &plans)?;
                     keys += 1;
                 }
                 _ => return Err(Reader::impossible(at, "expected 'p' for a quota or 'k' for a key")),
@@ -289,12 +298,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         }
     }
 
-    fn read_key(
-        &self,
-        file: &mut Reader,
-        origin: &mut Origin<A>,
-        plans: &[u32],
-    ) -> Result<(), SnapshotProblem> {
+    fn read_key(&self, file: &mut Reader, way: &mut Way<A>, plans: &[u32]) -> Result<(), SnapshotProblem> {
         let at = file.at();
         let (print, number) = (file.u64()?, file.u32()?);
         if print == 0 {
@@ -303,35 +307,34 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let Some(&plan) = plans.get(number as usize) else {
             return Err(Reader::impossible(at, "no quota with that number comes before the key"));
         };
-        let (common, now) = (&self.store.common, origin.now);
-        let own = if plan == 0 { &origin.algorithm } else { &common.plans.get(plan).algorithm };
-        let state = file.state(|words| own.read_state(words))?;
-        if own.is_idle(&state, now) {
+        let common = &self.store.common;
+        let own = (plan > 0).then(|| common.plans.get(plan));
+        let (quota, algorithm) = own.map_or((way.old.0, &way.old.1), |own| (own.quota, &own.algorithm));
+        let state = file.state(|words| algorithm.read_state(words))?;
+        if algorithm.is_idle(&state, way.now) {
             return Ok(());
         }
-        let key = if plan == 0 || common.by_key {
-            (print, plan, state)
-        } else {
-            (print, 0, own.moved(&state, now, origin.quota, &origin.algorithm))
-        };
-        self.make_way(print, origin);
-        self.store.shard(print).restore(common, origin.share, key, now);
+        let keeps_plan = plan > 0 && common.by_key;
+        let key =
+            if keeps_plan { (print, plan, state) } else { (print, 0, way.carried(algorithm, quota, state)) };
+        self.make_way(print, way);
+        self.store.shard(print).restore(common, way.share, key, way.now);
         Ok(())
     }
 
     /// Keys come shard by shard: if the store is full, the first shards have more than their share and must give some of it to
     /// those that come later.
-    fn make_way(&self, print: u64, origin: &mut Origin<A>) {
-        let (common, share) = (&self.store.common, origin.share);
+    fn make_way(&self, print: u64, way: &mut Way<A>) {
+        let (common, share) = (&self.store.common, way.share);
         if common.room.has_key() || common.at_cap != AtCap::Evict || self.store.shard(print).has_share(share)
         {
             return;
         }
-        while let Some(shard) = self.store.shards.get(origin.giving) {
-            if shard.0.lock().make_way(common, share, print, origin.now) {
+        while let Some(shard) = self.store.shards.get(way.giving) {
+            if shard.0.lock().make_way(common, share, print, way.now) {
                 break;
             }
-            origin.giving += 1;
+            way.giving += 1;
         }
     }
 }
