@@ -226,12 +226,14 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Who was dropped since this was last asked.
+    /// Who was dropped since this was last asked, if somebody must be told.
     pub(crate) fn newly_evicted(&mut self) -> Evicted {
-        let Evicted { idle, active } = self.aside.reported;
-        let reported = Evicted { idle: self.counts.swept, active: self.counts.evicted };
-        self.aside.reported = reported;
-        Evicted { idle: reported.idle - idle, active: reported.active - active }
+        if !self.is_watched {
+            return Evicted::default();
+        }
+        let all = Evicted { idle: self.counts.swept, active: self.counts.evicted };
+        let Evicted { idle, active } = std::mem::replace(&mut self.aside.reported, all);
+        Evicted { idle: all.idle - idle, active: all.active - active }
     }
 
     pub(crate) fn counts(&self) -> Counts {
