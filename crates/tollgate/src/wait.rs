@@ -69,7 +69,7 @@ impl std::error::Error for WaitError {}
 ///
 /// # Cancel safety
 /// Dropping it at any moment loses nothing: its place goes to those behind, and so does a turn that was granted
-/// but not yet seen.
+/// but not yet seen. Only a turn that lay unseen for longer than an empty bucket takes to fill may be lost, in part or in full.
 #[must_use = "a wait does nothing unless it is awaited or blocked on"]
 #[derive(Debug)]
 pub struct Wait<'a, A: Held, C: Clock> {
