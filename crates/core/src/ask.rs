@@ -40,6 +40,13 @@ impl Ask {
         Self { cost, patience_ns: u64::MAX }
     }
 
+    /// The same, but no later than `patience` from now.
+    #[inline]
+    #[must_use]
+    pub const fn with_patience(self, patience: Duration) -> Self {
+        Self::within(self.cost, patience)
+    }
+
     /// How much is wanted.
     #[inline]
     pub const fn cost(&self) -> u64 {

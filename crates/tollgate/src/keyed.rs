@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use tollgate_core::{Ask, Decision, Quota, Tick, TokenBucket};
 
-use crate::cell::Held;
+use crate::cell::{Cell, Held};
 use crate::clock::{Clock, DefaultClock};
 use crate::queue::Epoch;
 use crate::reservation::{Refused, Reservation};
@@ -136,7 +136,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         };
         match self.ask(self.store.seed.print(key), now, decide) {
             Some(allowed) => allowed,
-            None => self.take(key, now, Ask::now(1)).0.is_allowed(),
+            None => self.take(key, now, Ask::now(1), false).0.is_allowed(),
         }
     }
 
@@ -150,7 +150,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// [`allow_n`](Self::allow_n) at an explicit time.
     #[inline]
     pub fn allow_n_at(&self, key: &K, n: u64, now: Tick) -> bool {
-        self.decide(key, self.store.seed.print(key), self.tick(now), Ask::now(n)).is_allowed()
+        self.decide(key, self.store.seed.print(key), self.tick(now), Ask::now(n), false).is_allowed()
     }
 
     /// Whether one may happen now for `key`, and everything a caller may want to know with that.
@@ -174,8 +174,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// [`check_n`](Self::check_n) at an explicit time.
     #[inline]
     pub fn check_n_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        let ask = Ask::within(n, self.store.common.patience);
-        self.decide(key, self.store.seed.print(key), self.tick(now), ask)
+        self.decide(key, self.store.seed.print(key), self.tick(now), Ask::now(n), true)
     }
 
     /// [`check`](Self::check) for many keys with one reading of the clock, each on its own; `each` gets the answers in
@@ -201,7 +200,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`check_many`](Self::check_many) at an explicit time.
     pub fn check_many_at(&self, keys: &[&K], now: Tick, mut each: impl FnMut(usize, Decision)) {
-        let (ask, now) = (Ask::within(1, self.store.common.patience), self.tick(now));
+        let (ask, now) = (Ask::now(1), self.tick(now));
         let mut prints = [0; BATCH];
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             for (print, key) in prints.iter_mut().zip(keys) {
@@ -209,7 +208,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                 self.store.shard(*print).prefetch(*print);
             }
             for (index, (print, key)) in prints.iter().zip(keys).enumerate() {
-                each(batch * BATCH + index, self.decide(key, *print, now, ask));
+                each(batch * BATCH + index, self.decide(key, *print, now, ask, true));
             }
         }
     }
@@ -296,7 +295,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     fn reserve_ask(&self, key: &K, now: Tick, ask: Ask) -> Result<KeyedReservation<K, A, C>, Refused> {
-        let (decision, slot) = self.take(key, self.tick(now), ask);
+        let (decision, slot) = self.take(key, self.tick(now), ask, false);
         if !decision.is_admitted() {
             return Err(Refused(decision));
         }
@@ -353,7 +352,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let (now, print) = (self.now(), self.store.seed.print(key));
         let tick = self.tick(now);
         let (plan, ask) = (self.store.common.plan_of_new(), Ask::now(cost));
-        let mut query = Query { print, plan, now: tick, ask };
+        let mut query = Query { print, plan, now: tick, ask, is_patient: false };
         let limiter = loop {
             match self.store.on_shard(print, |shard| self.store.take_or_line_up(shard, query)) {
                 Ok(Answer::Decided(decision, receipt)) => {
@@ -422,7 +421,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// Charges a key of which only the fingerprint is at hand.
     fn charge_known(&self, print: u64, plan: u32, extra: u64, now: Tick) {
         let now = self.tick(now);
-        let query = Query { print, plan: Some(plan), now, ask: Ask::now(extra) };
+        let query = Query { print, plan: Some(plan), now, ask: Ask::now(extra), is_patient: false };
         let answer = self.store.on_shard(print, |shard| match self.store.own_limiter(shard, print, now) {
             Some(limiter) => Err(limiter),
             None => Ok(shard.charge(&self.store.common, query)),
@@ -581,14 +580,15 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     #[inline]
-    fn decide(&self, key: &K, print: u64, now: Tick, ask: Ask) -> Decision {
+    fn decide(&self, key: &K, print: u64, now: Tick, ask: Ask, is_patient: bool) -> Decision {
         let decide = |algorithm: &A, state: &mut A::State| {
+            let ask = if is_patient { ask.with_patience(algorithm.patience()) } else { ask };
             let decision = algorithm.step(state, now, ask);
             (decision.is_admitted(), decision)
         };
         match self.ask(print, now, decide) {
             Some(decision) => decision,
-            None => self.take(key, now, ask).0,
+            None => self.take(key, now, ask, is_patient).0,
         }
     }
 
@@ -608,23 +608,28 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     #[cold]
-    fn take(&self, key: &K, now: Tick, ask: Ask) -> (Decision, Slot<A, C>) {
-        let (decision, slot) = self.take_quietly(key, now, ask);
+    fn take(&self, key: &K, now: Tick, ask: Ask, is_patient: bool) -> (Decision, Slot<A, C>) {
+        let (decision, slot) = self.take_quietly(key, now, ask, is_patient);
         self.tell(key, &decision);
         (decision, slot)
     }
 
-    fn take_quietly(&self, key: &K, now: Tick, ask: Ask) -> (Decision, Slot<A, C>) {
-        match self.on_shard(key, now, ask, Shard::take) {
+    fn take_quietly(&self, key: &K, now: Tick, ask: Ask, is_patient: bool) -> (Decision, Slot<A, C>) {
+        let take = |shard: &mut Shard<A>, common: &Common<A>, query| {
+            shard.take(common, Query { is_patient, ..query })
+        };
+        match self.on_shard(key, now, ask, take) {
             Ok(Answer::Decided(decision, receipt)) => (decision, receipt.map_or(Slot::Nothing, Slot::Here)),
             Ok(Answer::Refused(decision)) => (decision, Slot::Nothing),
             Ok(_) => {
-                let decision = lock(&self.store.rest).take(now, ask);
+                let decision = lock(&self.store.rest).take(now, ask, is_patient);
                 self.store.shard(self.store.seed.print(key)).overflowed(decision.is_admitted());
                 (decision, Slot::Nothing)
             }
             Err(limiter) => {
-                let (decision, slot) = match limiter.reserve_ask(now, ask) {
+                let patience =
+                    if is_patient { limiter.shared.cell.algorithm().patience() } else { ask.patience() };
+                let (decision, slot) = match limiter.reserve_ask(now, ask.with_patience(patience)) {
                     Ok(turn) => (turn.decision(), Slot::InLine(turn)),
                     Err(Refused(decision)) => (decision, Slot::Nothing),
                 };
@@ -644,7 +649,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         act: impl Fn(&mut Shard<A>, &Common<A>, Query) -> Answer,
     ) -> Result<Answer, OwnLimiter<A, C>> {
         let Store { seed, common, .. } = &*self.store;
-        let mut query = Query { print: seed.print(key), plan: common.plan_of_new(), now, ask };
+        let mut query =
+            Query { print: seed.print(key), plan: common.plan_of_new(), now, ask, is_patient: false };
         loop {
             let answer = self.store.on_shard(query.print, |shard| {
                 let limiter = self.store.own_limiter(shard, query.print, now);

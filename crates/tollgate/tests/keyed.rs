@@ -291,6 +291,24 @@ fn each_key_has_the_quota_that_the_caller_says() {
 }
 
 #[test]
+fn a_leaky_queue_delays_each_key_as_long_as_its_own_quota_says() {
+    let limiter = KeyedLimiter::<str>::builder(Quota::per_second(1).burst(1))
+        .kind(Kind::LeakyQueue)
+        .quota_of(|user: &str| Quota::per_second(1).burst(user.len() as u64))
+        .clock(ManualClock::new())
+        .build();
+    for user in ["a", "bbb"] {
+        let admitted = (0..10).filter(|_| limiter.check(user).is_admitted()).count();
+        let queue = AnyAlgorithm::new(Kind::LeakyQueue, Quota::per_second(1).burst(user.len() as u64));
+        let mut held = Held::new(queue);
+        let ask = Ask::within(1, queue_patience(Quota::per_second(1).burst(user.len() as u64)));
+        let wanted = (0..10).filter(|_| held.decide(Tick::ZERO, ask).is_admitted()).count();
+        assert_eq!(admitted, wanted, "{user}");
+        assert!(admitted >= user.len(), "{user}: {admitted}");
+    }
+}
+
+#[test]
 fn a_new_quota_for_one_key_gives_no_free_burst() {
     use std::sync::atomic::{AtomicU64, Ordering};
     static BURST: AtomicU64 = AtomicU64::new(4);

@@ -171,7 +171,6 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             plans: Plans::new(self.make),
             by_key: quota_of.is_some(),
             is_watched: watch.is_some(),
-            patience: algorithm.patience(),
             room: Room::new(max_keys, max_bytes),
             at_cap,
         };

@@ -45,8 +45,6 @@ pub(crate) struct Common<A> {
     pub(crate) is_watched: bool,
     pub(crate) room: Room,
     pub(crate) at_cap: AtCap,
-    /// How long a caller that says nothing about waiting may be delayed.
-    pub(crate) patience: Duration,
 }
 
 /// A question about one key.
@@ -57,6 +55,14 @@ pub(crate) struct Query {
     pub(crate) plan: Option<u32>,
     pub(crate) now: Tick,
     pub(crate) ask: Ask,
+    /// Whether the algorithm says how long the caller may be delayed.
+    pub(crate) is_patient: bool,
+}
+
+impl Query {
+    pub(crate) fn ask_of<A: Algorithm>(&self, algorithm: &A) -> Ask {
+        if self.is_patient { self.ask.with_patience(algorithm.patience()) } else { self.ask }
+    }
 }
 
 /// What came of a question.
@@ -242,7 +248,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Decides, takes if it admits, and makes out a receipt.
     pub(crate) fn take(&mut self, common: &Common<A>, query: Query) -> Answer {
-        let Query { print, now, ask, .. } = query;
+        let Query { print, now, .. } = query;
         let number = self.up_to_date(print);
         let Some(place) = self.segments[number].find(print) else {
             return self.take_new(common, query, number);
@@ -250,6 +256,7 @@ impl<A: Algorithm> Shard<A> {
         let segment = &mut self.segments[number];
         let plan = segment.plan(place);
         let algorithm = algorithm_of(&self.algorithm, common, plan);
+        let ask = query.ask_of(algorithm);
         let step = algorithm.decide(&segment.slot(place).state, now, ask);
         let receipt = step.change.map(|change| {
             let claim = algorithm.claim(&change, ask.cost(), now + step.decision.delay());
@@ -269,7 +276,7 @@ impl<A: Algorithm> Shard<A> {
         // A key that was dropped as idle must not be admitted by a reading from before that.
         let now = query.now.max(self.swept_at);
         let (algorithm, mut state) = self.unseen(common, plan, now);
-        let step = algorithm.decide(&state, now, query.ask);
+        let step = algorithm.decide(&state, now, query.ask_of(&algorithm));
         let Some(change) = step.change else {
             self.counts.denied += u64::from(!step.decision.is_admitted());
             return Answer::Decided(step.decision, None); // nothing to remember
@@ -448,14 +455,13 @@ mod tests {
             is_watched: false,
             room: Room::new(u64::MAX, u64::MAX),
             at_cap: AtCap::Evict,
-            patience: Duration::ZERO,
         }
     }
 
     const QUOTA: Quota = Quota::per_second(1).burst(2);
 
     fn take(shard: &mut Shard<TokenBucket>, common: &Common<TokenBucket>, print: u64, now: Tick) -> bool {
-        let query = Query { print, plan: Some(0), now, ask: Ask::now(1) };
+        let query = Query { print, plan: Some(0), now, ask: Ask::now(1), is_patient: false };
         matches!(shard.take(common, query), Answer::Decided(decision, _) if decision.is_allowed())
     }
 

@@ -400,7 +400,10 @@ mod tests {
     fn change(shard: &mut Shard<TokenBucket>, common: &Common<TokenBucket>, prints: &[u64], add: bool) {
         for &print in prints {
             if add {
-                shard.take(common, Query { print, plan: Some(0), now: Tick::ZERO, ask: Ask::now(1) });
+                shard.take(
+                    common,
+                    Query { print, plan: Some(0), now: Tick::ZERO, ask: Ask::now(1), is_patient: false },
+                );
             } else {
                 shard.remove(common, print);
             }
@@ -414,14 +417,7 @@ mod tests {
             let mut rng = Rng::with_seed(seed);
             let plans = Plans::new(Arc::new(TokenBucket::new));
             let room = Room::new(u64::MAX, u64::MAX);
-            let common = Common {
-                plans,
-                by_key: false,
-                is_watched: false,
-                room,
-                at_cap: AtCap::Evict,
-                patience: Duration::ZERO,
-            };
+            let common = Common { plans, by_key: false, is_watched: false, room, at_cap: AtCap::Evict };
             let mut shard = Shard::new(&common, QUOTA);
             let mut prints = |count: usize| -> Vec<u64> { (0..count).map(|_| rng.u64(1..)).collect() };
             let (stay, go, come) = (prints(1_500), prints(9_000), prints(9_000));

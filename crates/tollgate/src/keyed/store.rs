@@ -160,7 +160,8 @@ impl<A> Common<A> {
 }
 
 impl<A: Held> Rest<A> {
-    pub(super) fn take(&mut self, now: Tick, ask: Ask) -> Decision {
+    pub(super) fn take(&mut self, now: Tick, ask: Ask, is_patient: bool) -> Decision {
+        let ask = if is_patient { ask.with_patience(self.algorithm.patience()) } else { ask };
         self.algorithm.step(&mut self.overflow, now, ask)
     }
 
