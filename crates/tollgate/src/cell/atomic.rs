@@ -115,20 +115,21 @@ fn is_still(version: &AtomicU64, seen: u64) -> bool {
 
 impl<C: Curve> AtomicCell<C> {
     /// The one compare-and-swap loop: offers the level to `decide` until what it answers can be written, or there is
-    /// nothing to write. `None` as soon as it gives up, or `settled` says that what it decides by no longer holds.
+    /// nothing to write. `None` as soon as it gives up, or `settled` says that what it decides by no longer holds. If the level
+    /// is held, waits until it is not, or with `MEETS_HELD` leaves that to `decide`.
     #[inline(always)]
     #[allow(
         clippy::inline_always,
         reason = "a decision returned through memory costs 6 ns of 16; cargo xtask bench direct"
     )]
-    fn update<T>(
+    fn update<const MEETS_HELD: bool, T>(
         &self,
         settled: impl Fn() -> bool,
         mut decide: impl FnMut(u64) -> Option<(Option<u64>, T)>,
     ) -> Option<T> {
         let mut level = self.level.0.load(Ordering::Acquire);
         loop {
-            if level == HELD {
+            if !MEETS_HELD && level == HELD {
                 level = self.level_when_let_go();
             }
             if !settled() {
@@ -187,13 +188,14 @@ impl<C: Curve> AtomicCell<C> {
         }
         let word = |index| if C::LATCH == Some(index) { version } else { curve.word(index) };
         let band = C::band_of_one(word, now);
-        self.update(
+        self.update::<true, _>(
             || is_still(curve.latch(), version),
             |level| {
                 let start = level.max(band.floor);
+                // A level that is held lies beyond every brink, so only a refusal needs to look for that.
                 let next = (start <= band.brink).then(|| start.wrapping_add(band.size));
-                if next.is_none() && band.floor > band.brink {
-                    return None; // no band: shut, or not for the short way
+                if next.is_none() && (band.floor > band.brink || level == HELD) {
+                    return None; // held, or no band: shut, or not for the short way
                 }
                 decide(version, band, start).map(|answer| (next, answer))
             },
@@ -221,7 +223,7 @@ impl<C: Curve> AtomicCell<C> {
             }
             let numbers = curve.read();
             let settled = || is_still(&curve.gate, version);
-            if let Some(answer) = self.update(settled, |level| Some(decide(numbers, level))) {
+            if let Some(answer) = self.update::<false, _>(settled, |level| Some(decide(numbers, level))) {
                 return Some(answer);
             }
         }
@@ -235,7 +237,7 @@ impl<C: Curve> AtomicCell<C> {
     /// Updates while nobody else can change the curve, shut or not.
     pub(super) fn exclusively<T>(&self, decide: impl Fn(C, u64) -> (Option<u64>, T)) -> T {
         let curve = self.curve.0.read();
-        self.update(|| true, |level| Some(decide(curve, level))).expect("it never gives up")
+        self.update::<false, _>(|| true, |level| Some(decide(curve, level))).expect("it never gives up")
     }
 }
 
