@@ -300,15 +300,21 @@ impl<M: Member> Gate<M> {
     /// Decides, and takes if admitted.
     #[inline]
     fn take(&self, call: Call<'_>) -> (GateDecision, Option<M::Receipt>) {
+        match self.try_to_take(&call) {
+            Some(taken) => taken,
+            None => self.take_again(call),
+        }
+    }
+
+    /// Decides, and takes if admitted; `None` if somebody came in between.
+    #[inline]
+    fn try_to_take(&self, call: &Call<'_>) -> Option<(GateDecision, Option<M::Receipt>)> {
         let mut tally = Tally::default();
-        let plan = self.members.prepare(&call, 0, &mut tally);
+        let plan = self.members.prepare(call, 0, &mut tally);
         if !tally.admits() {
-            return (tally.decision(), None);
+            return Some((tally.decision(), None));
         }
-        if self.members.hold(&plan) {
-            return (tally.decision(), Some(self.members.commit(plan)));
-        }
-        self.take_again(call)
+        self.members.hold(&plan).then(|| (tally.decision(), Some(self.members.commit(plan))))
     }
 
     /// Somebody came in between, or a limit occurs twice.
@@ -318,13 +324,8 @@ impl<M: Member> Gate<M> {
         let call = Call { repeated: repeated.as_ref(), ..call };
         for times in 0.. {
             give_way(times);
-            let mut tally = Tally::default();
-            let plan = self.members.prepare(&call, 0, &mut tally);
-            if !tally.admits() {
-                return (tally.decision(), None);
-            }
-            if self.members.hold(&plan) {
-                return (tally.decision(), Some(self.members.commit(plan)));
+            if let Some(taken) = self.try_to_take(&call) {
+                return taken;
             }
         }
         unreachable!("it is tried for as long as it takes")

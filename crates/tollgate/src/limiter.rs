@@ -26,8 +26,8 @@ use crate::wait::{Grant, Wait};
 /// [`reserve_n`](Self::reserve_n) to plan ahead, [`check`](Self::check) to tell a client when to come back. Each but `wait` has
 /// a twin that takes the time as an argument.
 ///
-/// Clones share one state. Where the algorithm's state is one word, a check takes no lock (unless somebody waits), and a
-/// refusal writes nothing.
+/// Clones share one state. Where the algorithm's state is one word, a check takes no lock (unless somebody waits, or a gate
+/// has it in hand for a moment), and a refusal writes nothing.
 ///
 /// # Examples
 /// Drop what is too much:
