@@ -46,13 +46,11 @@ impl Spare {
 
     /// After something was taken. The clock is read anew if the distance is kept from here on: nobody has taken by a later reading.
     pub(crate) fn took(&mut self, claim: Claim, clock: impl FnOnce() -> Tick) {
-        match &mut self.kept {
-            Some(kept) => kept.level = claim.mark,
-            None => {
-                let since = clock();
-                self.kept = Some(Kept { since, level: claim.mark, late: 0, last: since });
-            }
-        }
+        let kept = self.kept.get_or_insert_with(|| {
+            let since = clock();
+            Kept { since, level: 0, late: 0, last: since }
+        });
+        kept.level = claim.mark;
     }
 
     /// Something came back, or the limit changed.
