@@ -1,4 +1,4 @@
-//! PostgreSQL.
+//! A database of `PostgreSQL`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

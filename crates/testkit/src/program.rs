@@ -30,16 +30,16 @@ impl Program {
             Says::Out => (Stdio::piped(), Stdio::null()),
             Says::Err => (Stdio::null(), Stdio::piped()),
         };
-        let name = command.get_program().to_owned();
+        let name = command.get_program().to_string_lossy().into_owned();
         let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn();
-        let mut child = child.unwrap_or_else(|error| panic!("{name:?} did not start: {error}"));
+        let mut child = child.unwrap_or_else(|error| panic!("{name} did not start: {error}"));
         let words: Box<dyn Read + Send> = match says {
             Says::Out => Box::new(child.stdout.take().expect("piped")),
             Says::Err => Box::new(child.stderr.take().expect("piped")),
         };
         let program = Self { child, farewell: "KILL" };
         if let Err(said) = wait_for(words, ready) {
-            panic!("{name:?} did not say {ready:?} but:\n{said}");
+            panic!("{name} did not say {ready:?} but:\n{said}");
         }
         program
     }

@@ -1,4 +1,4 @@
-//! Redis.
+//! A database of Redis.
 
 use std::process::Command;
 
