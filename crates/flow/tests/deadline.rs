@@ -251,6 +251,18 @@ mod running {
         assert_eq!(time.now(), Tick::ZERO + SECOND);
     }
 
+    /// By the real clock, for a millisecond: paused time does not move while somebody computes.
+    #[tokio::test]
+    async fn a_future_that_uses_up_its_budget_is_ended_all_the_same() {
+        let scope = Scope::new(Time::tokio()).within(Duration::from_millis(1));
+        let busy = async {
+            for _ in 0..1_000_000_000 {
+                tokio::task::consume_budget().await;
+            }
+        };
+        assert_eq!(scope.run(busy).await, Err(Ended::Deadline));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_nearest_end_of_nested_runs_decides() {
         let time = Time::tokio();

@@ -306,8 +306,9 @@ mod places {
 
     #[test]
     fn a_function_pointer_hides_the_line_but_not_the_place() {
-        let one = Err::<(), _>(Elapsed).map_err(Fault::from).unwrap_err();
-        let other = std::hint::black_box(|| Err::<(), _>(Elapsed).map_err(Fault::from).unwrap_err())();
+        let late: fn() -> Result<(), Elapsed> = || Err(Elapsed);
+        let one = late().map_err(Fault::from).unwrap_err();
+        let other = std::hint::black_box(|| late().map_err(Fault::from).unwrap_err())();
         assert_ne!(one.place(), other.place());
         assert!(format!("{one:?}").contains("\n  in       fault::places::a_function_pointer"), "{one:?}");
     }

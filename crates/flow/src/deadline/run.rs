@@ -44,6 +44,10 @@ impl<F> Run<F> {
 
     /// Whether the scope has ended; if not, the task is woken when it does.
     fn poll_end(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ended> {
+        // tokio's alarms do not ring for a task that has used up its budget, and the future may use it up every time.
+        if let Err(why) = self.scope.check() {
+            return Poll::Ready(why);
+        }
         let this = self.project();
         if this.cancelled.poll(context).is_ready() {
             return Poll::Ready(Ended::Cancelled);
