@@ -2,7 +2,10 @@
 //! finish its work. Each piece is usable alone.
 //!
 //! - [`Time`]: whose time everything here goes by.
+//! - [`Heart`] and [`Monitor`]: a worker beats, and whoever listens tells healthy, slow and dead apart.
 
+mod heartbeat;
 mod time;
 
+pub use heartbeat::{Health, Heart, Monitor, Pulse, Rhythm};
 pub use time::{Elapsed, Sleep, Time, Timeout};
