@@ -82,7 +82,9 @@ impl Heart {
         let last = AtomicU64::new(time.now().as_nanos());
         let (beats, units) = (AtomicU64::new(0), AtomicU64::new(0));
         let (ended, wanted) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { shared: Arc::new(Shared { rhythm, time, last, beats, units, ended, wanted, news: Notify::new() }) }
+        Self {
+            shared: Arc::new(Shared { rhythm, time, last, beats, units, ended, wanted, news: Notify::new() }),
+        }
     }
 
     /// Somebody who listens, from now on.

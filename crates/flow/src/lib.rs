@@ -3,9 +3,12 @@
 //!
 //! - [`Time`]: whose time everything here goes by.
 //! - [`Heart`] and [`Monitor`]: a worker beats, and whoever listens tells healthy, slow and dead apart.
+//! - [`Steward`]: looks after a worker, and replaces it when it dies.
 
 mod heartbeat;
+mod steward;
 mod time;
 
 pub use heartbeat::{Health, Heart, Monitor, Pulse, Rhythm};
+pub use steward::{Death, GaveUp, Steward, StewardEvent};
 pub use time::{Elapsed, Sleep, Time, Timeout};
