@@ -4,11 +4,17 @@
 //! - [`Time`]: whose time everything here goes by.
 //! - [`Heart`] and [`Monitor`]: a worker beats, and whoever listens tells healthy, slow and dead apart.
 //! - [`Steward`]: looks after a worker, and replaces it when it dies.
+//! - [`Steer`]: a limit driven by measured signals: load, lag, errors, latency, anything.
 
 mod heartbeat;
+mod steer;
 mod steward;
 mod time;
 
 pub use heartbeat::{Health, Heart, Monitor, Pulse, Rhythm};
+pub use steer::{
+    Advice, Average, CpuShare, LoadAverage, MemoryShare, Reading, RunQueue, Signal, Steer, SteerBuilder,
+    SteerError, Step,
+};
 pub use steward::{Death, GaveUp, Steward, StewardEvent};
 pub use time::{Elapsed, Sleep, Time, Timeout};

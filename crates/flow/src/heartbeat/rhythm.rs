@@ -106,13 +106,18 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const NANO: Duration = Duration::from_nanos(1);
 
+    /// A nanosecond before that many seconds.
+    fn just_before(seconds: u32) -> Duration {
+        (seconds * SECOND).saturating_sub(NANO)
+    }
+
     #[test]
     fn each_threshold_holds_to_the_nanosecond() {
         let rhythm = Rhythm::every(SECOND);
         assert_eq!(rhythm.health(Duration::ZERO), Health::Healthy);
-        assert_eq!(rhythm.health(2 * SECOND - NANO), Health::Healthy);
+        assert_eq!(rhythm.health(just_before(2)), Health::Healthy);
         assert_eq!(rhythm.health(2 * SECOND), Health::Slow);
-        assert_eq!(rhythm.health(5 * SECOND - NANO), Health::Slow);
+        assert_eq!(rhythm.health(just_before(5)), Health::Slow);
         assert_eq!(rhythm.health(5 * SECOND), Health::Dead);
         assert_eq!(rhythm.health(Duration::MAX), Health::Dead);
     }
@@ -128,7 +133,7 @@ mod tests {
     #[test]
     fn dead_before_slow_is_dead_at_once() {
         let rhythm = Rhythm::every(SECOND).slow_after(4).dead_after(3);
-        assert_eq!(rhythm.health(3 * SECOND - NANO), Health::Healthy);
+        assert_eq!(rhythm.health(just_before(3)), Health::Healthy);
         assert_eq!(rhythm.health(3 * SECOND), Health::Dead);
         assert_eq!(rhythm.worse_at(Health::Healthy, Tick::ZERO), Tick::ZERO + 3 * SECOND);
     }

@@ -115,13 +115,11 @@ impl Worker {
             return outcome_of(joined);
         }
         self.task.abort();
-        match self.time.timeout(ABORT_WAIT, &mut self.task).await {
-            Ok(joined) => outcome_of(joined),
-            Err(_) => {
-                tell(&StewardEvent::LeftBehind);
-                Ok(())
-            }
+        if let Ok(joined) = self.time.timeout(ABORT_WAIT, &mut self.task).await {
+            return outcome_of(joined);
         }
+        tell(&StewardEvent::LeftBehind);
+        Ok(())
     }
 }
 
