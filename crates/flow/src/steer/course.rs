@@ -117,6 +117,8 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const STEPS: Steps = Steps { factor: 0.5, rise: Rise::By(10.0) };
@@ -205,6 +207,32 @@ mod tests {
         assert!(matches!(nowhere.unwrap_err(), SteerError::Start));
         for marks in [0.8..=0.5, f64::NAN..=1.0, 0.0..=f64::NAN, 0.0..=f64::INFINITY] {
             assert!(matches!(Marks::new("load", &marks), Err(SteerError::Marks { .. })));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_limit_stays_within_its_bounds_and_moves_only_as_advised(
+            start in 0.0..1e6_f64,
+            min in 1e-3..1e3_f64,
+            room in 0.0..1e6_f64,
+            factor in 0.01..0.99_f64,
+            rise in prop_oneof![(0.01..1e3_f64).prop_map(Rise::By), (0.01..1e3_f64).prop_map(Rise::Percent)],
+            advices in prop::collection::vec(0..3_u8, 1..100),
+        ) {
+            let max = min + room;
+            let mut course = Course::new(start, &(min..=max), Steps { factor, rise }).unwrap();
+            for advice in advices {
+                let advice = [Advice::Lower, Advice::Hold, Advice::Raise][usize::from(advice)];
+                let before = course.limit();
+                let after = course.follow(advice);
+                prop_assert!((min..=max).contains(&after));
+                match advice {
+                    Advice::Lower => prop_assert!(after < before || after <= min),
+                    Advice::Hold => prop_assert_eq!(after.to_bits(), before.to_bits()),
+                    Advice::Raise => prop_assert!(after > before || after >= max),
+                }
+            }
         }
     }
 }

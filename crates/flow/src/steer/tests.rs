@@ -177,11 +177,11 @@ async fn running_takes_a_step_each_interval_until_it_is_stopped() {
         .on_step(move |step| seen.lock().unwrap().push((clock.now().since(Tick::ZERO), step.limit)))
         .build()
         .unwrap();
-    let stops = async {
-        time.sleep(45 * SECOND).await;
-        stop.cancel();
-    };
-    tokio::join!(steer.run(&time, &stop), stops);
+    let (clock, token) = (time.clone(), stop.clone());
+    let running = tokio::spawn(async move { steer.run(&clock, &token).await });
+    time.sleep(45 * SECOND).await;
+    stop.cancel();
+    running.await.unwrap();
     assert_eq!(time.now(), Tick::ZERO + 45 * SECOND);
     let expected = [(10, 40.0), (20, 20.0), (30, 23.0), (40, 23.0)];
     assert_eq!(*told.lock().unwrap(), expected.map(|(second, limit)| (second * SECOND, limit)));

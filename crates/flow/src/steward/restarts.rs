@@ -48,6 +48,8 @@ impl Restarts {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const RULES: Rules =
@@ -107,5 +109,27 @@ mod tests {
         restarts.in_a_row = u32::MAX;
         assert_eq!(restarts.died(Tick::MAX, secs(1)), Some(u32::MAX));
         assert_eq!(restarts.died(Tick::MAX, secs(1)), Some(u32::MAX));
+    }
+
+    proptest! {
+        /// Checked against the definition: all restarts ever made, and how many of them lie within the span.
+        #[test]
+        fn a_restart_is_refused_exactly_when_the_span_holds_the_most(
+            gaps in prop::collection::vec(0..8_u64, 1..60),
+            most in 0..5_u32,
+            within in 0..30_u64,
+        ) {
+            let mut restarts = Restarts::new(Rules { most, within: secs(within), ..RULES });
+            let (mut now, mut made) = (0, Vec::new());
+            for gap in gaps {
+                now += gap;
+                let recent = made.iter().filter(|death| now - **death < within).count();
+                let restarted = restarts.died(at(now), secs(gap)).is_some();
+                prop_assert_eq!(restarted, recent < most as usize);
+                if restarted {
+                    made.push(now);
+                }
+            }
+        }
     }
 }
