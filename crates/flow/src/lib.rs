@@ -5,11 +5,23 @@
 //!   undoes what was half done.
 //! - [`Fault`]: what people are told when something goes wrong. [`catch`] makes one of a panic.
 //! - [`Time`]: whose time everything here goes by.
+//! - [`Heart`] and [`Monitor`]: a worker beats, and whoever listens tells healthy, slow and dead apart.
+//! - [`Steward`]: looks after a worker, and replaces it when it dies.
+//! - [`Steer`]: a limit driven by measured signals: load, lag, errors, latency, anything.
 
 mod deadline;
 mod fault;
+mod heartbeat;
+mod steer;
+mod steward;
 mod time;
 
 pub use deadline::{AsyncRollback, CancelOnDrop, Ended, Preempt, Rollback, Run, Scope};
 pub use fault::{Again, Catch, Fault, FaultError, FaultId, NoFaultId, OrFault, Panicked, Place, catch};
+pub use heartbeat::{Health, Heart, Monitor, Pulse, Rhythm};
+pub use steer::{
+    Advice, Average, CpuShare, LoadAverage, MemoryShare, Reading, RunQueue, Signal, Steer, SteerBuilder,
+    SteerError, Step,
+};
+pub use steward::{Death, GaveUp, Steward, StewardEvent};
 pub use time::{Elapsed, Sleep, Time, Timeout};
