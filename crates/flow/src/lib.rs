@@ -4,11 +4,13 @@
 //! - [`Scope`]: how long work may take, and who may stop it. [`Preempt`] lets long computations give way, [`Rollback`]
 //!   undoes what was half done.
 //! - [`Fault`]: what people are told when something goes wrong. [`catch`] makes one of a panic.
+//! - [`AdaptiveLimit`]: as many calls at once as the other side can take; by [`Aimd`], [`Vegas`] or [`Gradient2`].
 //! - [`Time`]: whose time everything here goes by.
 //! - [`Heart`] and [`Monitor`]: a worker beats, and whoever listens tells healthy, slow and dead apart.
 //! - [`Steward`]: looks after a worker, and replaces it when it dies.
 //! - [`Steer`]: a limit driven by measured signals: load, lag, errors, latency, anything.
 
+mod concurrency;
 mod deadline;
 mod fault;
 mod heartbeat;
@@ -16,6 +18,9 @@ mod steer;
 mod steward;
 mod time;
 
+pub use concurrency::{
+    AdaptiveLimit, AdaptivePermit, Aimd, Estimator, Finish, Fixed, Gradient2, Sample, Vegas,
+};
 pub use deadline::{AsyncRollback, CancelOnDrop, Ended, Preempt, Rollback, Run, Scope};
 pub use fault::{Again, Catch, Fault, FaultError, FaultId, NoFaultId, OrFault, Panicked, Place, catch};
 pub use heartbeat::{Health, Heart, Monitor, Pulse, Rhythm};
