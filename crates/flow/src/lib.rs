@@ -2,10 +2,15 @@
 //! finish its work. Each piece is usable alone.
 //!
 //! - [`Fault`]: what people are told when something goes wrong. [`catch`] makes one of a panic.
+//! - [`Pool`]: any number of jobs, in bounded memory, within limits of rate and concurrency.
 //! - [`Time`]: whose time everything here goes by.
 
 mod fault;
+mod pool;
 mod time;
 
 pub use fault::{Again, Catch, Fault, FaultError, FaultId, NoFaultId, OrFault, Panicked, Place, catch};
+pub use pool::{
+    Attempted, Control, Iterated, JobContext, Observer, Outcome, Outcomes, Pool, Rest, Stats, Times, Unfinished, Waits,
+};
 pub use time::{Elapsed, Sleep, Time, Timeout};
