@@ -5,6 +5,7 @@
 //!   undoes what was half done.
 //! - [`Fault`]: what people are told when something goes wrong. [`catch`] makes one of a panic.
 //! - [`AdaptiveLimit`]: as many calls at once as the other side can take; by [`Aimd`], [`Vegas`] or [`Gradient2`].
+//! - [`Pool`]: any number of jobs, in bounded memory, within limits of rate and concurrency.
 //! - [`Time`]: whose time everything here goes by.
 //! - [`Heart`] and [`Monitor`]: a worker beats, and whoever listens tells healthy, slow and dead apart.
 //! - [`Steward`]: looks after a worker, and replaces it when it dies.
@@ -16,6 +17,7 @@ mod fault;
 mod heartbeat;
 mod steer;
 mod steward;
+mod pool;
 mod time;
 
 pub use concurrency::{
@@ -29,4 +31,7 @@ pub use steer::{
     SteerError, Step,
 };
 pub use steward::{Death, GaveUp, Steward, StewardEvent};
+pub use pool::{
+    Attempted, Control, Iterated, JobContext, Observer, Outcome, Outcomes, Pool, Rest, Stats, Times, Unfinished, Waits,
+};
 pub use time::{Elapsed, Sleep, Time, Timeout};
