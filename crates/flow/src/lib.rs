@@ -15,9 +15,9 @@ mod concurrency;
 mod deadline;
 mod fault;
 mod heartbeat;
+mod pool;
 mod steer;
 mod steward;
-mod pool;
 mod time;
 
 pub use concurrency::{
@@ -26,12 +26,13 @@ pub use concurrency::{
 pub use deadline::{AsyncRollback, CancelOnDrop, Ended, Preempt, Rollback, Run, Scope};
 pub use fault::{Again, Catch, Fault, FaultError, FaultId, NoFaultId, OrFault, Panicked, Place, catch};
 pub use heartbeat::{Health, Heart, Monitor, Pulse, Rhythm};
+pub use pool::{
+    Attempted, Control, Iterated, JobContext, Observer, Outcome, Outcomes, Pool, Rest, Stats, Times,
+    Unfinished, Waits,
+};
 pub use steer::{
     Advice, Average, CpuShare, LoadAverage, MemoryShare, Reading, RunQueue, Signal, Steer, SteerBuilder,
     SteerError, Step,
 };
 pub use steward::{Death, GaveUp, Steward, StewardEvent};
-pub use pool::{
-    Attempted, Control, Iterated, JobContext, Observer, Outcome, Outcomes, Pool, Rest, Stats, Times, Unfinished, Waits,
-};
 pub use time::{Elapsed, Sleep, Time, Timeout};

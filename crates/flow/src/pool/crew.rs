@@ -67,7 +67,8 @@ impl<J, V> Crew<J, V> {
     fn next_cost(&mut self, context: &mut Context<'_>) -> Option<u64> {
         loop {
             let state = self.run.state();
-            let next = state.queue.peek().filter(|_| state.may_start(&self.run.rules)).map(|entry| entry.cost);
+            let next =
+                state.queue.peek().filter(|_| state.may_start(&self.run.rules)).map(|entry| entry.cost);
             let way = state.way(|| self.run.time.now());
             drop(state);
             match (next, way) {
@@ -162,7 +163,8 @@ impl<J, V> Drop for Crew<J, V> {
     fn drop(&mut self) {
         let mut state = self.run.state();
         state.course = Course::Stop;
-        let left = (state.queue.drain(), std::mem::take(&mut state.done), std::mem::take(&mut state.unfinished));
+        let left =
+            (state.queue.drain(), std::mem::take(&mut state.done), std::mem::take(&mut state.unfinished));
         drop(state);
         drop(left); // without the lock: who knows what a job does when it is dropped
     }

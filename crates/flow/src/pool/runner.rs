@@ -61,7 +61,12 @@ pub(super) struct Hold<J, V> {
 
 impl<J, V> Hold<J, V> {
     /// `entry` must be counted as running.
-    pub(super) fn new(run: Arc<Run<J, V>>, slot: Permit<ConcurrencyLimit>, entry: Entry<J>, started: Tick) -> Self {
+    pub(super) fn new(
+        run: Arc<Run<J, V>>,
+        slot: Permit<ConcurrencyLimit>,
+        entry: Entry<J>,
+        started: Tick,
+    ) -> Self {
         Self { run, slot: Some(slot), entry: Some(entry), started, attempts: 0 }
     }
 
