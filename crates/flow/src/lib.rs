@@ -14,7 +14,7 @@ mod time;
 pub use heartbeat::{Health, Heart, Monitor, Pulse, Rhythm};
 pub use steer::{
     Advice, Average, CpuShare, LoadAverage, MemoryShare, Reading, RunQueue, Signal, Steer, SteerBuilder,
-    SteerError, Step,
+    SteerError, SteerStep,
 };
 pub use steward::{Death, GaveUp, Steward, StewardEvent};
 pub use time::{Elapsed, Sleep, Time, Timeout};
