@@ -16,5 +16,5 @@ pub use steer::{
     Advice, Average, CpuShare, LoadAverage, MemoryShare, Reading, RunQueue, Signal, Steer, SteerBuilder,
     SteerError, SteerStep,
 };
-pub use steward::{Death, GaveUp, Steward, StewardEvent};
+pub use steward::{Death, Steward, StewardEvent, StewardGaveUp};
 pub use time::{Elapsed, Sleep, Time, Timeout};
