@@ -32,7 +32,7 @@ pub use pool::{
 };
 pub use steer::{
     Advice, Average, CpuShare, LoadAverage, MemoryShare, Reading, RunQueue, Signal, Steer, SteerBuilder,
-    SteerError, Step,
+    SteerError, SteerStep,
 };
-pub use steward::{Death, GaveUp, Steward, StewardEvent};
+pub use steward::{Death, Steward, StewardEvent, StewardGaveUp};
 pub use time::{Elapsed, Sleep, Time, Timeout};
