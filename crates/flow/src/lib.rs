@@ -4,12 +4,18 @@
 //! - [`Scope`]: how long work may take, and who may stop it. [`Preempt`] lets long computations give way, [`Rollback`]
 //!   undoes what was half done.
 //! - [`Fault`]: what people are told when something goes wrong. [`catch`] makes one of a panic.
+//! - [`Retry`]: trying again, with a [`Backoff`], [`Jitter`] and a [`RetryBudget`].
 //! - [`Time`]: whose time everything here goes by.
 
 mod deadline;
 mod fault;
+mod retry;
 mod time;
 
 pub use deadline::{AsyncRollback, CancelOnDrop, Ended, Preempt, Rollback, Run, Scope};
 pub use fault::{Again, Catch, Fault, FaultError, FaultId, NoFaultId, OrFault, Panicked, Place, catch};
+pub use retry::{
+    Allowance, Attempt, Backoff, GaveUp, Itself, Jitter, Judge, Nobody, Notify, Retry, RetryBudget, Setback,
+    Transient, Waits, Why,
+};
 pub use time::{Elapsed, Sleep, Time, Timeout};
