@@ -5,15 +5,18 @@
 //!   undoes what was half done.
 //! - [`Fault`]: what people are told when something goes wrong. [`catch`] makes one of a panic.
 //! - [`Retry`]: trying again, with a [`Backoff`], [`Jitter`] and a [`RetryBudget`].
+//! - [`Hedge`]: the same request on several handlers; the first success wins.
 //! - [`Time`]: whose time everything here goes by.
 
 mod deadline;
 mod fault;
+mod hedge;
 mod retry;
 mod time;
 
 pub use deadline::{AsyncRollback, CancelOnDrop, Ended, Preempt, Rollback, Run, Scope};
 pub use fault::{Again, Catch, Fault, FaultError, FaultId, NoFaultId, OrFault, Panicked, Place, catch};
+pub use hedge::{AllFailed, Hedge, HedgeBudget};
 pub use retry::{
     Allowance, Attempt, Backoff, GaveUp, Itself, Jitter, Judge, Nobody, Notify, Retry, RetryBudget, Setback,
     Transient, Waits, Why,
