@@ -18,7 +18,7 @@ pub use deadline::{AsyncRollback, CancelOnDrop, Ended, Preempt, Rollback, Run, S
 pub use fault::{Again, Catch, Fault, FaultError, FaultId, NoFaultId, OrFault, Panicked, Place, catch};
 pub use hedge::{AllFailed, Hedge, HedgeBudget};
 pub use retry::{
-    Allowance, Attempt, Backoff, GaveUp, Itself, Jitter, Judge, Nobody, Notify, Retry, RetryBudget, Setback,
-    Transient, Waits, Why,
+    Allowance, Attempt, Backoff, GaveUp, Itself, Jitter, Judge, Nobody, Notify, Retry, RetryBudget, Schedule,
+    Setback, Transient, Why,
 };
 pub use time::{Elapsed, Sleep, Time, Timeout};

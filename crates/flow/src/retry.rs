@@ -11,7 +11,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use backoff::{Backoff, Waits};
+pub use backoff::{Backoff, Schedule};
 pub use budget::{Allowance, RetryBudget};
 use fastrand::Rng;
 pub use jitter::Jitter;
@@ -203,7 +203,13 @@ impl<J, N> Retry<J, N> {
     }
 
     /// How long to wait after a failure, if it makes sense. Pays for the retry.
-    fn next(&self, tries: u32, again: Again, elapsed: Duration, waits: &mut Waits) -> Result<Duration, Why> {
+    fn next(
+        &self,
+        tries: u32,
+        again: Again,
+        elapsed: Duration,
+        schedule: &mut Schedule,
+    ) -> Result<Duration, Why> {
         let stated = match again {
             Again::Never => return Err(Why::Permanent),
             Again::After(wait) => wait,
@@ -212,7 +218,7 @@ impl<J, N> Retry<J, N> {
         if self.tries.is_some_and(|most| tries >= most) {
             return Err(Why::Tries);
         }
-        let wait = waits.next_after(stated, elapsed, &mut self.rng()).ok_or(Why::Elapsed)?;
+        let wait = schedule.next_after(stated, elapsed, &mut self.rng()).ok_or(Why::Elapsed)?;
         self.leaves_room(wait).map_err(Why::Ended)?;
         if self.budget.as_ref().is_none_or(RetryBudget::withdraw) { Ok(wait) } else { Err(Why::Budget) }
     }
@@ -247,7 +253,7 @@ impl<J, N> fmt::Debug for Retry<J, N> {
 struct Work<'a, J, N, E> {
     retry: &'a Retry<J, N>,
     start: Tick,
-    waits: Waits,
+    schedule: Schedule,
     tries: u32,
     /// Of the last try that failed.
     error: Option<E>,
@@ -258,7 +264,7 @@ impl<'a, J, N, E> Work<'a, J, N, E> {
         if let Some(budget) = &retry.budget {
             budget.deposit();
         }
-        Self { retry, start: retry.time.now(), waits: retry.backoff.waits(), tries: 0, error: None }
+        Self { retry, start: retry.time.now(), schedule: retry.backoff.schedule(), tries: 0, error: None }
     }
 
     fn elapsed(&self) -> Duration {
@@ -297,13 +303,13 @@ impl<'a, J, N, E> Work<'a, J, N, E> {
         N: Notify<E>,
     {
         let (number, elapsed) = (self.tries, self.elapsed());
-        let next = self.retry.next(number, self.retry.judge.judge(&error), elapsed, &mut self.waits);
+        let next = self.retry.next(number, self.retry.judge.judge(&error), elapsed, &mut self.schedule);
         self.retry.notify.notify(&Setback { number, elapsed, error: &error, next });
         self.error = Some(error);
         next
     }
 
-    /// Waits for `future`, unless the scope ends first.
+    /// Schedule for `future`, unless the scope ends first.
     async fn inside<A: Future>(&self, future: A) -> Result<A::Output, Why> {
         match &self.retry.scope {
             Some(scope) => scope.run(future).await.map_err(Why::Ended),
