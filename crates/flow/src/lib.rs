@@ -6,6 +6,8 @@
 //! - [`Fault`]: what people are told when something goes wrong. [`catch`] makes one of a panic.
 //! - [`AdaptiveLimit`]: as many calls at once as the other side can take; by [`Aimd`], [`Vegas`] or [`Gradient2`].
 //! - [`Pool`]: any number of jobs, in bounded memory, within limits of rate and concurrency.
+//! - [`Retry`]: trying again, with a [`Backoff`], [`Jitter`] and a [`RetryBudget`].
+//! - [`Hedge`]: the same request on several handlers; the first success wins.
 //! - [`Time`]: whose time everything here goes by.
 //! - [`Heart`] and [`Monitor`]: a worker beats, and whoever listens tells healthy, slow and dead apart.
 //! - [`Steward`]: looks after a worker, and replaces it when it dies.
@@ -15,7 +17,9 @@ mod concurrency;
 mod deadline;
 mod fault;
 mod heartbeat;
+mod hedge;
 mod pool;
+mod retry;
 mod steer;
 mod steward;
 mod time;
@@ -26,9 +30,14 @@ pub use concurrency::{
 pub use deadline::{AsyncRollback, CancelOnDrop, Ended, Preempt, Rollback, Run, Scope};
 pub use fault::{Again, Catch, Fault, FaultError, FaultId, NoFaultId, OrFault, Panicked, Place, catch};
 pub use heartbeat::{Health, Heart, Monitor, Pulse, Rhythm};
+pub use hedge::{AllFailed, Hedge, HedgeBudget};
 pub use pool::{
     Attempted, Control, Iterated, JobContext, Observer, Outcome, Outcomes, Pool, Rest, Stats, Times,
     Unfinished, Waits,
+};
+pub use retry::{
+    Allowance, Attempt, Backoff, GaveUp, Itself, Jitter, Judge, Nobody, Notify, Retry, RetryBudget, Schedule,
+    Setback, Transient, Why,
 };
 pub use steer::{
     Advice, Average, CpuShare, LoadAverage, MemoryShare, Reading, RunQueue, Signal, Steer, SteerBuilder,
