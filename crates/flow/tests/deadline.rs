@@ -306,9 +306,9 @@ mod preempting {
 
     const PERIOD: Duration = Duration::from_millis(10);
 
-    /// Computes for `turns`, each of which takes as long as it says, beside a task that wants to run all the time. Returns the
-    /// longest time for which it could not.
-    fn longest_silence(turns: impl Iterator<Item = Duration>) -> Duration {
+    /// Computes for `turns`, each of which takes as long as it says, beside a task that wants to run all the time. Returns all
+    /// the times for which it could not.
+    fn silences(turns: impl Iterator<Item = Duration>) -> Vec<Duration> {
         let (clock, scope) = manual();
         let mut preempt = scope.preempt(PERIOD);
         let computation = async {
@@ -319,15 +319,26 @@ mod preempting {
         };
         let mut computation = pin!(computation);
         let mut context = Context::from_waker(Waker::noop());
-        let mut longest = Duration::ZERO;
+        let mut silences = Vec::new();
         loop {
             let start = clock.now();
             let is_done = computation.as_mut().poll(&mut context).is_ready();
-            longest = longest.max(clock.now().since(start));
+            silences.push(clock.now().since(start));
             if is_done {
-                return longest;
+                return silences;
             }
         }
+    }
+
+    fn longest_silence(turns: impl Iterator<Item = Duration>) -> Duration {
+        silences(turns).into_iter().max().unwrap()
+    }
+
+    #[test]
+    fn it_yields_no_more_often_than_twice_in_a_period() {
+        // 105 ms of turns of 7 µs: a period is 10 ms.
+        let yields = silences(std::iter::repeat_n(Duration::from_micros(7), 15_000)).len() - 1;
+        assert!((10..=21).contains(&yields), "{yields}");
     }
 
     #[test]

@@ -112,7 +112,8 @@ mod showing {
         assert_eq!(lines.next().unwrap(), r#"  context  note="two words""#);
         assert_eq!(lines.next().unwrap(), "  because  the driver failed");
         assert_eq!(lines.next().unwrap(), "  because  connection refused");
-        assert!(lines.next().unwrap().contains("debug_prints_the_full_record"), "{text}");
+        let spot = fault.location().to_string().replace("crates/flow/", "");
+        assert!(lines.next().unwrap().ends_with(&spot), "{text}");
     }
 
     #[test]
@@ -310,7 +311,7 @@ mod places {
         let one = late().map_err(Fault::from).unwrap_err();
         let other = std::hint::black_box(|| late().map_err(Fault::from).unwrap_err())();
         assert_ne!(one.place(), other.place());
-        assert!(format!("{one:?}").contains("\n  in       fault::places::a_function_pointer"), "{one:?}");
+        assert!(format!("{one:?}").contains("/tests/fault.rs:"), "{one:?}");
     }
 
     #[test]
