@@ -11,6 +11,7 @@
 
 mod control;
 mod crew;
+mod hold;
 mod hub;
 mod observer;
 mod outcome;
