@@ -19,6 +19,8 @@ mod outcomes;
 mod queue;
 mod rules;
 mod runner;
+#[cfg(feature = "signal")]
+mod signal;
 mod source;
 mod stats;
 mod toll;
@@ -33,9 +35,10 @@ use std::time::Duration;
 use futures_core::Stream;
 use tollgate::{ConcurrencyLimit, Member, Permit};
 
-use crate::{Fault, Time};
+use crate::{Again, Fault, Time};
 use crew::Crew;
 use hub::Run;
+use observer::OnAttempt;
 use rules::Rules;
 use source::{Appraisal, Intake};
 use toll::Members;
@@ -45,8 +48,10 @@ pub use observer::{Attempted, Observer};
 pub use outcome::{Outcome, Rest, Times, Unfinished};
 pub use outcomes::Outcomes;
 pub use runner::JobContext;
+#[cfg(feature = "signal")]
+pub use signal::EndSignals;
 pub use source::Iterated;
-pub use stats::{Stats, Waits};
+pub use stats::{Stats, WaitTimes};
 
 /// Does any number of jobs, in bounded memory, within limits of rate and concurrency that can change meanwhile.
 ///
@@ -184,6 +189,23 @@ impl<J> Pool<J> {
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.rules.observers.push(Arc::new(observer));
         self
+    }
+
+    /// A closure that hears how every attempt went, and may steer the run.
+    #[must_use]
+    pub fn on_attempt(self, hear: impl Fn(&Attempted<'_>, &Control) + Send + Sync + 'static) -> Self {
+        self.observer(OnAttempt(hear))
+    }
+
+    /// Holds the whole run when an attempt is told when to come back ([`Again::After`], such as by a 429 with Retry-After):
+    /// until then nobody would be served.
+    #[must_use]
+    pub fn heed_pushback(self) -> Self {
+        self.on_attempt(|attempt, run| {
+            if let Some(Again::After(span)) = attempt.fault.map(Fault::again) {
+                run.hold(span);
+            }
+        })
     }
 
     /// Goes by `time` instead of tokio's.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tollgate::{OwnedSlot, Tick};
 
 use super::hub::{Entry, Run};
+use super::observer::Attempted;
 use super::outcome::{Outcome, Times, Unfinished};
 use super::rules::Rules;
 use super::runner::JobContext;
@@ -18,12 +19,14 @@ pub(super) struct Hold<J, V> {
     entry: Option<Entry<J>>,
     started: Tick,
     attempts: u32,
+    /// When the attempt began, if anybody wants to know.
+    began: Tick,
 }
 
 impl<J, V> Hold<J, V> {
     /// `entry` must be counted as running.
     pub(super) fn new(run: Arc<Run<J, V>>, slot: OwnedSlot, entry: Entry<J>, started: Tick) -> Self {
-        Self { run, slot: Some(slot), entry: Some(entry), started, attempts: 0 }
+        Self { run, slot: Some(slot), entry: Some(entry), started, attempts: 0, began: started }
     }
 
     pub(super) fn rules(&self) -> &Rules {
@@ -42,11 +45,29 @@ impl<J, V> Hold<J, V> {
         self.run.time.sleep(span)
     }
 
-    /// Counts an attempt.
+    /// Counts an attempt, and tells those who want to know.
     pub(super) fn begin_attempt(&mut self) -> (Arc<J>, JobContext) {
-        self.attempts += 1;
+        self.attempts = self.attempts.saturating_add(1);
+        if !self.run.rules.observers.is_empty() {
+            self.began = self.now();
+            self.run.rules.observers.iter().for_each(|observer| observer.begins());
+        }
         let entry = self.entry.as_ref().expect("there is a job until it is put away");
         (Arc::clone(&entry.job), JobContext { attempt: self.attempts, position: entry.position })
+    }
+
+    /// Tells those who want to know how an attempt went.
+    pub(super) fn end_attempt(&self, fault: Option<&Fault>)
+    where
+        J: Send + Sync + 'static,
+        V: Send + 'static,
+    {
+        if self.run.rules.observers.is_empty() {
+            return;
+        }
+        let attempt = Attempted { number: self.attempts, fault, took: self.now().since(self.began) };
+        let control = self.run.control();
+        self.run.rules.observers.iter().for_each(|observer| observer.ended(&attempt, &control));
     }
 
     /// Puts the outcome away and takes the next job, if it may go on; whether it does.

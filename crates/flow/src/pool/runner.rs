@@ -109,6 +109,8 @@ where
                 _ => ready!(self.as_mut().poll_attempt(context)),
             };
             self.as_mut().rest();
+            let this = self.as_mut().project();
+            this.hold.end_attempt(result.as_ref().err());
             return Poll::Ready(result);
         }
     }
