@@ -16,6 +16,7 @@ mod hub;
 mod observer;
 mod outcome;
 mod outcomes;
+mod policy;
 mod queue;
 mod rules;
 mod runner;
@@ -35,7 +36,7 @@ use std::time::Duration;
 use futures_core::Stream;
 use tollgate::{ConcurrencyLimit, Member, Permit};
 
-use crate::{Again, Fault, Time};
+use crate::{Again, Fault, Judge, Notify, Retry, Time};
 use crew::Crew;
 use hub::Run;
 use observer::OnAttempt;
@@ -100,6 +101,7 @@ impl<J> Pool<J> {
         let rules = Rules {
             limit,
             toll: None,
+            retry: None,
             attempt_timeout: None,
             job_timeout: None,
             observers: Vec::new(),
@@ -141,6 +143,20 @@ impl<J> Pool<J> {
     #[must_use]
     pub fn priority(mut self, priority: impl Fn(&J) -> u8 + Send + Sync + 'static) -> Self {
         self.appraisal.priority = Some(Arc::new(priority));
+        self
+    }
+
+    /// Tries jobs again that failed, as this policy says. A job keeps its slot while it backs off, so that a failing upstream
+    /// is asked less and not by others instead; and each attempt passes the gate anew. Panics are judged like other faults.
+    ///
+    /// Without one, a job is tried once.
+    #[must_use]
+    pub fn retry<K, N>(mut self, policy: Retry<K, N>) -> Self
+    where
+        K: Judge<Fault> + Send + Sync + 'static,
+        N: Notify<Fault> + Send + Sync + 'static,
+    {
+        self.rules.retry = Some(Arc::new(policy));
         self
     }
 

@@ -111,7 +111,10 @@ where
             self.as_mut().rest();
             let this = self.as_mut().project();
             this.hold.end_attempt(result.as_ref().err());
-            return Poll::Ready(result);
+            match result.as_ref().err().and_then(|fault| this.hold.backoff(fault)) {
+                None => return Poll::Ready(result),
+                Some(backoff) => *this.next_turn = Some(Box::pin(this.hold.next_turn(backoff))),
+            }
         }
     }
 

@@ -12,30 +12,30 @@ use tokio::time::Instant;
 use tollgate::{Limiter, Quota, TokenBucket, TokioClock};
 use tollgate_flow::{Fault, Outcome, Outcomes};
 
-pub const MS: Duration = Duration::from_millis(1);
+pub(crate) const MS: Duration = Duration::from_millis(1);
 
 /// A limiter by tokio's time.
-pub fn limiter(quota: Quota) -> Limiter<TokenBucket, TokioClock> {
+pub(crate) fn limiter(quota: Quota) -> Limiter<TokenBucket, TokioClock> {
     Limiter::builder(quota).clock(TokioClock::new()).build()
 }
 
 /// A quota of `count` per second, one at a time.
-pub fn evenly(count: u64) -> Quota {
+pub(crate) fn evenly(count: u64) -> Quota {
     Quota::per_second(count).burst(1)
 }
 
-pub async fn sleep_ms(millis: u64) {
+pub(crate) async fn sleep_ms(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
 /// Sleeps for as many milliseconds as the job says, and returns them.
-pub async fn nap(millis: Arc<u64>) -> Result<u64, Fault> {
+pub(crate) async fn nap(millis: Arc<u64>) -> Result<u64, Fault> {
     sleep_ms(*millis).await;
     Ok(*millis)
 }
 
 /// All outcomes there are.
-pub async fn all<J, V, S>(mut outcomes: Outcomes<J, V, S>) -> Vec<Outcome<J, V>>
+pub(crate) async fn all<J, V, S>(mut outcomes: Outcomes<J, V, S>) -> Vec<Outcome<J, V>>
 where
     J: Send + Sync + 'static,
     V: Send + 'static,
@@ -50,7 +50,7 @@ where
 }
 
 /// What outcomes come within `span`.
-pub async fn for_a_while<J, V, S>(outcomes: &mut Outcomes<J, V, S>, span: Duration) -> Vec<Outcome<J, V>>
+pub(crate) async fn for_a_while<J, V, S>(outcomes: &mut Outcomes<J, V, S>, span: Duration) -> Vec<Outcome<J, V>>
 where
     J: Send + Sync + 'static,
     V: Send + 'static,
@@ -64,12 +64,12 @@ where
     read
 }
 
-pub fn positions<J, V>(outcomes: &[Outcome<J, V>]) -> Vec<u64> {
+pub(crate) fn positions<J, V>(outcomes: &[Outcome<J, V>]) -> Vec<u64> {
     outcomes.iter().map(|outcome| outcome.position).collect()
 }
 
 /// A channel as a stream.
-pub struct Channel<J>(pub mpsc::Receiver<J>);
+pub(crate) struct Channel<J>(pub(crate) mpsc::Receiver<J>);
 
 impl<J> Stream for Channel<J> {
     type Item = J;
@@ -81,29 +81,29 @@ impl<J> Stream for Channel<J> {
 
 /// How many there are at once, and the most there ever were.
 #[derive(Clone, Default)]
-pub struct Crowd {
+pub(crate) struct Crowd {
     now: Arc<AtomicUsize>,
     most: Arc<AtomicUsize>,
 }
 
 impl Crowd {
     /// One more, until it is dropped.
-    pub fn join(&self) -> Member {
+    pub(crate) fn join(&self) -> Member {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         Member(self.clone())
     }
 
-    pub fn now(&self) -> usize {
+    pub(crate) fn now(&self) -> usize {
         self.now.load(Ordering::SeqCst)
     }
 
-    pub fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)
     }
 }
 
-pub struct Member(Crowd);
+pub(crate) struct Member(Crowd);
 
 impl Drop for Member {
     fn drop(&mut self) {
@@ -113,14 +113,14 @@ impl Drop for Member {
 
 /// Milliseconds since the test began; time is paused, so they are exact up to tokio's rounding.
 #[derive(Clone, Copy)]
-pub struct Stopwatch(Instant);
+pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
 
-    pub fn ms(self) -> u64 {
+    pub(crate) fn ms(self) -> u64 {
         u64::try_from(self.0.elapsed().as_millis()).unwrap()
     }
 }
