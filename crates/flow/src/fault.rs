@@ -22,7 +22,7 @@ use tollgate::{Clock, MonotonicClock};
 pub use again::Again;
 pub use catch::{Catch, Panicked, catch};
 pub use error::{FaultError, OrFault};
-use error::{causes, said_by};
+use error::{causes, said_by, speaks_for_itself};
 pub use id::{FaultId, NoFaultId};
 use place::Origin;
 pub use place::Place;
@@ -43,7 +43,7 @@ pub use place::Place;
 /// `?` turns any [`std::error::Error`] into an *unexpected* fault. That somebody forgot to say what the error means is a bug,
 /// and it is shown as one: "something unexpected happened", with an id, and never the error's own words, which were
 /// not written for users. Those are in the record. The errors of this crate and of `tollgate` which are made for people
-/// ([`Elapsed`](crate::Elapsed), [`WaitError`](tollgate::WaitError), [`Refused`](tollgate::Refused),
+/// ([`Ended`](crate::Ended), [`Elapsed`](crate::Elapsed), [`WaitError`](tollgate::WaitError), [`Refused`](tollgate::Refused),
 /// [`GateRefused`](tollgate::GateRefused)) are not unexpected: they speak for themselves.
 ///
 /// # Where
@@ -52,9 +52,10 @@ pub use place::Place;
 ///
 /// # Performance
 /// One pointer wide. Making a fault captures the backtrace, whatever `RUST_BACKTRACE` says: some ten microseconds for
-/// thirty frames. Function names are looked up when the record is written or the place is asked for, which takes some ten times
-/// that, and longer the first time. [`untraced`](Self::untraced) makes a fault without a backtrace, in a fraction of a
-/// microsecond, for what happens often and is tried again; so does `?` on the errors that speak for themselves.
+/// thirty frames. The names of functions are looked up when the record is written or the place is asked for, which takes some ten
+/// times that; the first time in a process, tens of milliseconds. For what happens often and is tried again,
+/// [`untraced`](Self::untraced) makes a fault without a backtrace, in a fraction of a microsecond; the errors that speak for
+/// themselves become such faults too.
 ///
 /// # Examples
 /// ```
@@ -184,8 +185,8 @@ impl Fault {
         self.record.when
     }
 
-    /// A short hash of where it was made: the same for like faults. Looks up function names, so it takes some 100 µs the
-    /// first time.
+    /// A short hash of where it was made: the same for like faults. Looks up the names of functions, once; see
+    /// [Performance](Self#performance).
     pub fn place(&self) -> Place {
         self.record.origin.place()
     }
@@ -250,10 +251,11 @@ impl Fault {
             Ok(fault) => return fault,
             Err(error) => error,
         };
-        if let Some(message) = said_by(&*error) {
-            return Self::made(Origin::untraced(location)).caused_by(error).saying(message, location);
+        if speaks_for_itself(&*error) {
+            let message = said_by(&*error);
+            return Self::caused_by(error, location).saying(message, location);
         }
-        let mut fault = Self::made(Origin::traced(location)).caused_by(error);
+        let mut fault = Self::caused_by(error, location);
         fault.record.is_unexpected = true;
         fault
     }
@@ -268,17 +270,13 @@ impl Fault {
         message: Cow<'static, str>,
         location: &'static Location<'static>,
     ) -> Self {
-        let fault = match Self::returned(error) {
-            Ok(fault) => fault,
-            Err(error) => Self::made(Origin::traced(location)).caused_by(error),
-        };
+        let fault = Self::returned(error).unwrap_or_else(|error| Self::caused_by(error, location));
         fault.saying(message, location)
     }
 
-    fn caused_by(mut self, error: Box<dyn Error + Send + Sync>) -> Self {
-        self.record.again = Again::of(&*error);
-        self.record.cause = Some(error);
-        self
+    fn caused_by(error: Box<dyn Error + Send + Sync>, location: &'static Location<'static>) -> Self {
+        let origin = if speaks_for_itself(&*error) { Origin::untraced } else { Origin::traced };
+        Self::made(origin(location)).try_again(Again::of(&*error)).because(error)
     }
 
     /// The fault that `error` is, or that is among its causes.

@@ -1,8 +1,10 @@
 //! Faults as their users meet them: made, wrapped, shown, logged, caught.
 
+mod log;
+
 use std::error::Error;
-use std::io::{self, ErrorKind, Write};
-use std::sync::{Arc, Mutex};
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use std::{fmt, thread};
 
@@ -302,6 +304,22 @@ mod places {
         assert!(!format!("{one:?}").contains("\n  in "));
     }
 
+    #[test]
+    fn a_function_pointer_hides_the_line_but_not_the_place() {
+        let late: fn() -> Result<(), Elapsed> = || Err(Elapsed);
+        let one = late().map_err(Fault::from).unwrap_err();
+        let other = std::hint::black_box(|| late().map_err(Fault::from).unwrap_err())();
+        assert_ne!(one.place(), other.place());
+        assert!(format!("{one:?}").contains("\n  in       fault::places::a_function_pointer"), "{one:?}");
+    }
+
+    #[test]
+    fn errors_that_speak_for_themselves_come_without_a_trace() {
+        for fault in [Err(Elapsed).or_fault("x").map(|(): ()| ()).unwrap_err(), Elapsed.into()] {
+            assert!(!format!("{fault:?}").contains("\n  in "));
+        }
+    }
+
     #[tokio::test]
     async fn a_task_has_the_same_place_whoever_polls_it() {
         async fn fails() -> Place {
@@ -317,34 +335,8 @@ mod places {
 }
 
 mod reporting {
+    use super::log::logged;
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// What `action` logs.
-    fn logged(action: impl FnOnce()) -> String {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(move || writer.clone())
-            .with_ansi(false)
-            .without_time()
-            .finish();
-        tracing::subscriber::with_default(subscriber, action);
-        let bytes = log.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
-    }
 
     #[test]
     fn the_log_has_the_full_record_on_one_line() {
@@ -375,6 +367,7 @@ mod reporting {
             fault.report();
         });
         assert!(log.starts_with("ERROR tollgate::fault: something unexpected happened id="), "{log}");
+        assert!(!log.contains("context="), "there is none: {log}");
         assert!(log.contains("causes=connection refused") && log.contains("question_mark"), "{log}");
     }
 

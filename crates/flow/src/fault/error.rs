@@ -8,7 +8,7 @@ use std::{fmt, io, iter};
 use tollgate::{GateRefused, Refused, WaitError};
 
 use super::Fault;
-use crate::Elapsed;
+use crate::{Elapsed, Ended};
 
 /// A fault as a [`std::error::Error`], which [`Fault`] itself cannot be, because `?` makes a fault of every error; made by
 /// [`Fault::into_error`], and by turning a fault into a `Box<dyn Error>`.
@@ -136,11 +136,17 @@ pub(super) fn causes<'a>(
     })
 }
 
-/// What the user reads of an error that was made for people.
-pub(super) fn said_by(error: &(dyn Error + 'static)) -> Option<Cow<'static, str>> {
-    if error.is::<Refused>() || error.is::<GateRefused>() {
-        return Some("a limit is reached".into());
-    }
-    let speaks = error.is::<Elapsed>() || error.is::<WaitError>();
-    speaks.then(|| error.to_string().into())
+/// Whether the error was made for people. Such errors say enough, and come in numbers.
+pub(super) fn speaks_for_itself(error: &(dyn Error + 'static)) -> bool {
+    is_refusal(error) || error.is::<Ended>() || error.is::<Elapsed>() || error.is::<WaitError>()
+}
+
+/// What the user reads of an error that speaks for itself.
+pub(super) fn said_by(error: &(dyn Error + 'static)) -> Cow<'static, str> {
+    // Its own words say when to try again, and so does every fault.
+    if is_refusal(error) { "a limit is reached".into() } else { error.to_string().into() }
+}
+
+fn is_refusal(error: &(dyn Error + 'static)) -> bool {
+    error.is::<Refused>() || error.is::<GateRefused>()
 }

@@ -3,6 +3,7 @@
 use std::backtrace::Backtrace;
 use std::fmt;
 use std::panic::Location;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,11 +42,20 @@ pub(super) struct Origin {
 
 impl Origin {
     pub(super) fn traced(location: &'static Location<'static>) -> Self {
-        Self { trace: Some(Backtrace::force_capture()), ..Self::untraced(location) }
+        Self::new(location, Some(Backtrace::force_capture()))
     }
 
+    /// Without a trace, unless the location says nothing: `map_err(Fault::from)` calls through a function pointer, which
+    /// is where the standard library calls it.
     pub(super) fn untraced(location: &'static Location<'static>) -> Self {
-        Self { location, trace: None, looked_up: OnceLock::new(), was_reported: AtomicBool::new(false) }
+        if Path::new(location.file()).ends_with("core/src/ops/function.rs") {
+            return Self::traced(location);
+        }
+        Self::new(location, None)
+    }
+
+    fn new(location: &'static Location<'static>, trace: Option<Backtrace>) -> Self {
+        Self { location, trace, looked_up: OnceLock::new(), was_reported: AtomicBool::new(false) }
     }
 
     pub(super) fn place(&self) -> Place {
