@@ -15,7 +15,7 @@ use tollgate_flow::{Health, Heart, Rhythm, Steward, StewardEvent, Time};
 const RHYTHM: Rhythm = Rhythm::every(Duration::from_millis(50));
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), tollgate_flow::GaveUp> {
+async fn main() -> Result<(), tollgate_flow::StewardGaveUp> {
     listen_to_one_heart().await;
     println!();
     look_after_a_worker_that_hangs().await
@@ -43,7 +43,7 @@ async fn listen_to_one_heart() {
 }
 
 /// The first worker hangs, the second panics, the third does its work.
-async fn look_after_a_worker_that_hangs() -> Result<(), tollgate_flow::GaveUp> {
+async fn look_after_a_worker_that_hangs() -> Result<(), tollgate_flow::StewardGaveUp> {
     println!("A steward replaces one that hangs and one that panics; another looks after the steward:");
     let lives = Arc::new(AtomicU32::new(0));
     let inner =

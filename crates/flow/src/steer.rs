@@ -42,7 +42,7 @@ pub use system::{CpuShare, LoadAverage, MemoryShare, RunQueue};
 /// *Out of load*, it rises by small steps: back to tenfold in 48 steps of 5 %. Choose the interval no shorter than the limit
 /// takes to show in the signals, and the marks far enough apart that one step does not cross both.
 ///
-/// A signal that cannot be read holds the limit where it is, and is reported in the [`Step`]. Only one should steer a limit: it keeps
+/// A signal that cannot be read holds the limit where it is, and is reported in the [`SteerStep`]. Only one should steer a limit: it keeps
 /// its own count of where the limit is, and writes over what others set.
 ///
 /// # Examples
@@ -79,7 +79,7 @@ pub struct Steer {
     /// No step before that.
     due: Tick,
     apply: Box<dyn FnMut(f64) + Send>,
-    listener: Box<dyn FnMut(&Step) + Send>,
+    listener: Box<dyn FnMut(&SteerStep) + Send>,
 }
 
 /// A signal with its marks.
@@ -92,7 +92,7 @@ struct Watched {
 /// What happened at one interval.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Step {
+pub struct SteerStep {
     /// What the limit did: the tightest advice of all.
     pub advice: Advice,
     /// The limit now. Whole limits are rounded down from it.
@@ -121,7 +121,7 @@ impl Steer {
 
     /// Reads all signals and moves the limit by one step, unless an interval has not passed since the last step: then nothing
     /// is read, and the answer is `None`.
-    pub fn step(&mut self, now: Tick) -> Option<Step> {
+    pub fn step(&mut self, now: Tick) -> Option<SteerStep> {
         if now < self.due {
             return None;
         }
@@ -133,7 +133,7 @@ impl Steer {
         if limit.to_bits() != before.to_bits() {
             (self.apply)(limit);
         }
-        Some(Step { advice, limit, readings })
+        Some(SteerStep { advice, limit, readings })
     }
 
     /// Takes a step each interval, the first after one interval, until `stop` is cancelled. The limit then stays where it is.

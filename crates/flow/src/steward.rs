@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Heart, Rhythm, Time};
 
-pub use event::{Death, GaveUp, StewardEvent};
+pub use event::{Death, StewardEvent, StewardGaveUp};
 use restarts::{Restarts, Rules};
 use worker::{End, Worker, Workers};
 
@@ -56,7 +56,7 @@ use worker::{End, Worker, Workers};
 /// });
 /// steward.run(CancellationToken::new()).await?;
 /// assert_eq!(steward.restarts(), 0);
-/// # Ok::<(), tollgate_flow::GaveUp>(())
+/// # Ok::<(), tollgate_flow::StewardGaveUp>(())
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
@@ -135,14 +135,17 @@ impl Steward {
     /// Looks after workers until one is done, or until `stop` is cancelled and the worker has ended.
     ///
     /// # Errors
-    /// [`GaveUp`], with the last reason, if workers died too often.
+    /// [`StewardGaveUp`], with the last reason, if workers died too often.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the worker's token and aborts its task at once, without grace.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn run(&self, stop: CancellationToken) -> impl Future<Output = Result<(), GaveUp>> + Send + use<> {
+    pub fn run(
+        &self,
+        stop: CancellationToken,
+    ) -> impl Future<Output = Result<(), StewardGaveUp>> + Send + use<> {
         let steward = self.clone();
         async move {
             let heart = Heart::new(steward.workers.rhythm, steward.workers.time());
@@ -154,7 +157,7 @@ impl Steward {
     /// worker that it starts.
     ///
     /// # Errors
-    /// [`GaveUp`], with the last reason, if workers died too often.
+    /// [`StewardGaveUp`], with the last reason, if workers died too often.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the worker's token and aborts its task at once, without grace.
@@ -177,12 +180,12 @@ impl Steward {
         &self,
         heart: Heart,
         stop: CancellationToken,
-    ) -> impl Future<Output = Result<(), GaveUp>> + Send + use<> {
+    ) -> impl Future<Output = Result<(), StewardGaveUp>> + Send + use<> {
         let steward = self.clone();
         async move { heart.beating(steward.look_after(&heart, &stop)).await }
     }
 
-    async fn look_after(&self, heart: &Heart, stop: &CancellationToken) -> Result<(), GaveUp> {
+    async fn look_after(&self, heart: &Heart, stop: &CancellationToken) -> Result<(), StewardGaveUp> {
         let time = self.workers.time();
         let (mut restarts, mut failure) = (Restarts::new(self.rules), None);
         while !stop.is_cancelled() {
@@ -225,9 +228,9 @@ impl Steward {
         }
     }
 
-    fn give_up(&self, last: Death) -> GaveUp {
+    fn give_up(&self, last: Death) -> StewardGaveUp {
         let Rules { most, within, .. } = self.rules;
-        let gave_up = GaveUp { restarts: most, within, last };
+        let gave_up = StewardGaveUp { restarts: most, within, last };
         self.tell(&StewardEvent::GaveUp(gave_up.clone()));
         gave_up
     }

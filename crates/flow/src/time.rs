@@ -98,6 +98,7 @@ impl Time {
     /// Waits until `moment`; for ever if it is [`Tick::MAX`].
     pub fn sleep_until(&self, moment: Tick) -> Sleep {
         let waking = match &self.source {
+            _ if moment == Tick::MAX => Waking::Never,
             Source::Tokio(clock) => {
                 let span = moment.since(clock.now());
                 Waking::Tokio(Box::pin(tokio::time::sleep(span)))
@@ -122,6 +123,7 @@ pub struct Sleep {
 
 #[derive(Debug)]
 enum Waking {
+    Never,
     Tokio(Pin<Box<tokio::time::Sleep>>),
     Timer { clock: Arc<dyn Ticking>, until: Tick },
 }
@@ -131,15 +133,14 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.waking {
+            Waking::Never => Poll::Pending,
             Waking::Tokio(sleep) => sleep.as_mut().poll(context),
             Waking::Timer { clock, until } => {
                 let left = until.since(clock.tick());
                 if left.is_zero() {
                     return Poll::Ready(());
                 }
-                if *until < Tick::MAX {
-                    clock.alarms().wake_after(left, context.waker().clone());
-                }
+                clock.alarms().wake_after(left, context.waker().clone());
                 Poll::Pending
             }
         }

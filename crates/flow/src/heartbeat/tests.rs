@@ -97,6 +97,7 @@ async fn worker_that_stops_beating_is_slow_then_dead_then_healthy_at_its_next_be
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_ended_is_not_dead() {
+    let time = Time::tokio();
     let heart = heart();
     let mut monitor = heart.monitor();
     let ends = async {
@@ -104,7 +105,7 @@ async fn a_worker_that_ended_is_not_dead() {
         drop(heart);
     };
     let (health, ()) = tokio::join!(monitor.changed(), ends);
-    assert_eq!(health, Some(Health::Ended));
+    assert_eq!((health, time.now()), (Some(Health::Ended), Tick::ZERO + SECOND), "told at once");
     tokio::time::sleep(3_600 * SECOND).await;
     assert_eq!(monitor.health(), Health::Ended);
     assert_eq!(monitor.changed().await, None);
@@ -175,6 +176,7 @@ fn only_the_first_beat_after_a_silence_wakes_those_who_wait_for_it() {
         heart.beat();
     }
     assert_eq!(woken.0.load(SeqCst), 1);
+    assert!(!heart.shared.wanted.load(SeqCst), "later beats need not look for anybody");
     assert_eq!(poll(changed), Poll::Ready(Some(Health::Healthy)));
 }
 

@@ -121,7 +121,8 @@ impl<J, V> State<J, V> {
     pub(super) fn refuse(&mut self, entry: Entry<J>, error: WaitError, now: Tick) {
         let fault = Fault::from(error).with("cost", entry.cost);
         self.meter.ended(false, now);
-        let times = Times { queued: entry.queued, waited: now.since(entry.queued), ran: std::time::Duration::ZERO };
+        let times =
+            Times { queued: entry.queued, waited: now.since(entry.queued), ran: std::time::Duration::ZERO };
         let Entry { job, position, .. } = entry;
         self.done.push_back(Outcome { job, result: Err(fault), attempts: 0, position, times });
     }

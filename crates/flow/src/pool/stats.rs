@@ -59,7 +59,8 @@ const LONGEST_MICROS: u64 = 30 * 24 * 3_600 * 1_000_000;
 
 impl Meter {
     pub(super) fn new(now: Tick) -> Self {
-        let waits = Histogram::new_with_max(LONGEST_MICROS, 2).expect("two digits up to a month are possible");
+        let waits =
+            Histogram::new_with_max(LONGEST_MICROS, 2).expect("two digits up to a month are possible");
         Self { taken: 0, successes: 0, errors: 0, retries: 0, pace: Pace::new(now), waits }
     }
 
@@ -196,7 +197,10 @@ mod tests {
         let WaitTimes { half, p90, p99, longest } = meter.stats(at(0)).waits;
         for (wait, expected) in [(half, 50), (p90, 90), (p99, 99), (longest, 100)] {
             let expected = Duration::from_millis(expected);
-            assert!(wait >= expected && wait <= expected + expected / 100 + Duration::from_micros(1), "{wait:?}");
+            assert!(
+                wait >= expected && wait <= expected + expected / 100 + Duration::from_micros(1),
+                "{wait:?}"
+            );
         }
         meter.started(Duration::MAX); // more than it tells apart
         assert!(meter.stats(at(0)).waits.longest >= Duration::from_secs(30 * 24 * 3_600));

@@ -93,7 +93,10 @@ mod tests {
             unread.push(position, position);
         }
         assert!(!unread.has_room());
-        assert_eq!([unread.pop(), unread.pop(), unread.pop(), unread.pop()], [Some(2), Some(0), Some(1), None]);
+        assert_eq!(
+            [unread.pop(), unread.pop(), unread.pop(), unread.pop()],
+            [Some(2), Some(0), Some(1), None]
+        );
     }
 
     #[test]

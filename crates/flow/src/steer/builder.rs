@@ -8,7 +8,7 @@ use std::time::Duration;
 use tollgate::{Clock, ConcurrencyLimit, Held, Limiter, Quota, Tick};
 
 use super::course::{Course, Marks, Rise, Steps};
-use super::{Signal, Steer, Step, Watched};
+use super::{Signal, Steer, SteerStep, Watched};
 
 /// Builds a [`Steer`].
 #[must_use = "a builder builds nothing until build() is called"]
@@ -19,7 +19,7 @@ pub struct SteerBuilder {
     interval: Duration,
     signals: Vec<Watched>,
     apply: Box<dyn FnMut(f64) + Send>,
-    listener: Box<dyn FnMut(&Step) + Send>,
+    listener: Box<dyn FnMut(&SteerStep) + Send>,
     /// What was wrong first; `build` says so.
     wrong: Option<SteerError>,
 }
@@ -113,7 +113,7 @@ impl SteerBuilder {
     }
 
     /// Tells `listener` of each step that [`Steer::run`] takes.
-    pub fn on_step(self, listener: impl FnMut(&Step) + Send + 'static) -> Self {
+    pub fn on_step(self, listener: impl FnMut(&SteerStep) + Send + 'static) -> Self {
         Self { listener: Box::new(listener), ..self }
     }
 

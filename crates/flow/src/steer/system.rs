@@ -182,6 +182,24 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
+    fn a_control_group_counts_what_it_cannot_free_against_its_limit() {
+        let group = std::env::temp_dir().join(format!("tollgate-group-{}", std::process::id()));
+        let write = |file: &str, text: &str| fs::write(group.join(file), text).unwrap();
+        fs::create_dir_all(&group).unwrap();
+        write("memory.max", "1000\n");
+        write("memory.current", "600\n");
+        write("memory.stat", "anon 450\ninactive_file 100\n");
+        let limited = group_share(&group).unwrap();
+        write("memory.max", "max\n");
+        let unlimited = group_share(&group).unwrap();
+        fs::remove_dir_all(&group).unwrap();
+        assert_eq!(limited.to_bits(), 0.5_f64.to_bits());
+        assert!(unlimited < 1e-9, "{unlimited}");
+        assert_eq!(group_share(&group).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
     fn this_machine_gives_readings_within_their_ranges() {
         let memory = MemoryShare::new().unwrap().read().unwrap().unwrap();
         assert!(memory > 0.0 && memory <= 1.0, "{memory}");

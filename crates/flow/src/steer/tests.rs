@@ -103,6 +103,8 @@ fn a_signal_with_nothing_to_tell_holds_without_an_error() {
     let step = steer.step(Tick::ZERO + SECOND).unwrap();
     assert!(matches!(step.readings[0].value, Ok(Some(share)) if share.to_bits() == 0.1_f64.to_bits()));
     assert_eq!(step.advice, Lower);
+    let step = steer.step(Tick::ZERO + 2 * SECOND).unwrap();
+    assert!(matches!(step.readings[0].value, Ok(None)), "what was read is not read again");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub enum StewardEvent {
         failure: Option<Death>,
     },
     /// Workers died too often.
-    GaveUp(GaveUp),
+    GaveUp(StewardGaveUp),
 }
 
 /// Why a worker counts as dead.
@@ -96,7 +96,7 @@ impl Error for Death {
 /// error, it is the [source](Error::source).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct GaveUp {
+pub struct StewardGaveUp {
     /// After how many restarts.
     pub restarts: u32,
     /// Within which span.
@@ -105,7 +105,7 @@ pub struct GaveUp {
     pub last: Death,
 }
 
-impl fmt::Display for GaveUp {
+impl fmt::Display for StewardGaveUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { restarts, within, last } = self;
         let s = if *restarts == 1 { "" } else { "s" };
@@ -113,7 +113,7 @@ impl fmt::Display for GaveUp {
     }
 }
 
-impl Error for GaveUp {
+impl Error for StewardGaveUp {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.last.source()
     }
@@ -125,8 +125,8 @@ mod tests {
 
     use super::*;
 
-    fn gave_up(last: Death) -> GaveUp {
-        GaveUp { restarts: 5, within: Duration::from_secs(60), last }
+    fn gave_up(last: Death) -> StewardGaveUp {
+        StewardGaveUp { restarts: 5, within: Duration::from_secs(60), last }
     }
 
     #[test]
