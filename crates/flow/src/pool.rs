@@ -11,13 +11,17 @@
 
 mod control;
 mod crew;
+mod hold;
 mod hub;
 mod observer;
 mod outcome;
 mod outcomes;
+mod policy;
 mod queue;
 mod rules;
 mod runner;
+#[cfg(feature = "signal")]
+mod signal;
 mod source;
 mod stats;
 mod toll;
@@ -32,9 +36,10 @@ use std::time::Duration;
 use futures_core::Stream;
 use tollgate::{ConcurrencyLimit, Member, Permit};
 
-use crate::{Fault, Time};
+use crate::{Again, Fault, Judge, Notify, Retry, Time};
 use crew::Crew;
 use hub::Run;
+use observer::OnAttempt;
 use rules::Rules;
 use source::{Appraisal, Intake};
 use toll::Members;
@@ -44,8 +49,10 @@ pub use observer::{Attempted, Observer};
 pub use outcome::{Outcome, Rest, Times, Unfinished};
 pub use outcomes::Outcomes;
 pub use runner::JobContext;
+#[cfg(feature = "signal")]
+pub use signal::EndSignals;
 pub use source::Iterated;
-pub use stats::{Stats, Waits};
+pub use stats::{Stats, WaitTimes};
 
 /// Does any number of jobs, in bounded memory, within limits of rate and concurrency that can change meanwhile.
 ///
@@ -94,6 +101,7 @@ impl<J> Pool<J> {
         let rules = Rules {
             limit,
             toll: None,
+            retry: None,
             attempt_timeout: None,
             job_timeout: None,
             observers: Vec::new(),
@@ -135,6 +143,20 @@ impl<J> Pool<J> {
     #[must_use]
     pub fn priority(mut self, priority: impl Fn(&J) -> u8 + Send + Sync + 'static) -> Self {
         self.appraisal.priority = Some(Arc::new(priority));
+        self
+    }
+
+    /// Tries jobs again that failed, as this policy says. A job keeps its slot while it backs off, so that a failing upstream
+    /// is asked less and not by others instead; and each attempt passes the gate anew. Panics are judged like other faults.
+    ///
+    /// Without one, a job is tried once.
+    #[must_use]
+    pub fn retry<K, N>(mut self, policy: Retry<K, N>) -> Self
+    where
+        K: Judge<Fault> + Send + Sync + 'static,
+        N: Notify<Fault> + Send + Sync + 'static,
+    {
+        self.rules.retry = Some(Arc::new(policy));
         self
     }
 
@@ -183,6 +205,23 @@ impl<J> Pool<J> {
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.rules.observers.push(Arc::new(observer));
         self
+    }
+
+    /// A closure that hears how every attempt went, and may steer the run.
+    #[must_use]
+    pub fn on_attempt(self, hear: impl Fn(&Attempted<'_>, &Control) + Send + Sync + 'static) -> Self {
+        self.observer(OnAttempt(hear))
+    }
+
+    /// Holds the whole run when an attempt is told when to come back ([`Again::After`], such as by a 429 with Retry-After):
+    /// until then nobody would be served.
+    #[must_use]
+    pub fn heed_pushback(self) -> Self {
+        self.on_attempt(|attempt, run| {
+            if let Some(Again::After(span)) = attempt.fault.map(Fault::again) {
+                run.hold(span);
+            }
+        })
     }
 
     /// Goes by `time` instead of tokio's.

@@ -202,6 +202,35 @@ impl<J, N> Retry<J, N> {
         done.map_err(|why| GaveUp { why, took: work.elapsed(), error: work.error, tries: work.tries })
     }
 
+    /// Counts a request with the budget, for those who make the tries themselves.
+    pub(crate) fn deposit(&self) {
+        if let Some(budget) = &self.budget {
+            budget.deposit();
+        }
+    }
+
+    /// The waits of one piece of work.
+    pub(crate) fn waits(&self) -> Waits {
+        self.backoff.waits()
+    }
+
+    /// How long to wait after a try that failed, or why there is no other. Tells who wants to hear of it.
+    pub(crate) fn failed<E>(
+        &self,
+        number: u32,
+        elapsed: Duration,
+        error: &E,
+        waits: &mut Waits,
+    ) -> Result<Duration, Why>
+    where
+        J: Judge<E>,
+        N: Notify<E>,
+    {
+        let next = self.next(number, self.judge.judge(error), elapsed, waits);
+        self.notify.notify(&Setback { number, elapsed, error, next });
+        next
+    }
+
     /// How long to wait after a failure, if it makes sense. Pays for the retry.
     fn next(
         &self,
@@ -261,10 +290,15 @@ struct Work<'a, J, N, E> {
 
 impl<'a, J, N, E> Work<'a, J, N, E> {
     fn begin(retry: &'a Retry<J, N>) -> Self {
+<<<<<<< HEAD
         if let Some(budget) = &retry.budget {
             budget.deposit();
         }
         Self { retry, start: retry.time.now(), schedule: retry.backoff.schedule(), tries: 0, error: None }
+=======
+        retry.deposit();
+        Self { retry, start: retry.time.now(), waits: retry.waits(), tries: 0, error: None }
+>>>>>>> h-pool
     }
 
     fn elapsed(&self) -> Duration {
@@ -302,9 +336,13 @@ impl<'a, J, N, E> Work<'a, J, N, E> {
         J: Judge<E>,
         N: Notify<E>,
     {
+<<<<<<< HEAD
         let (number, elapsed) = (self.tries, self.elapsed());
         let next = self.retry.next(number, self.retry.judge.judge(&error), elapsed, &mut self.schedule);
         self.retry.notify.notify(&Setback { number, elapsed, error: &error, next });
+=======
+        let next = self.retry.failed(self.tries, self.elapsed(), &error, &mut self.waits);
+>>>>>>> h-pool
         self.error = Some(error);
         next
     }

@@ -29,6 +29,8 @@ pub(super) enum Course {
     Drain,
     /// No further.
     Stop,
+    /// Nowhere: nobody is left to read what comes.
+    Abandon,
 }
 
 /// A run, whatever its jobs are.

@@ -8,11 +8,12 @@ use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tollgate::{ConcurrencyLimit, Gate, Permit, Tick, WaitError};
+use tollgate::{ConcurrencyLimit, Gate, OwnedSlot, Tick, WaitError};
 
 use super::control::Course;
 use super::hub::{Run, Way};
-use super::runner::{self, Hold, JobContext};
+use super::hold::Hold;
+use super::runner::{JobContext, Runner};
 use super::toll::{Paid, Pass, Turnstile};
 use crate::{Fault, Sleep};
 
@@ -42,7 +43,7 @@ impl<J: Send + Sync + 'static, V: Send + 'static> Crew<J, V> {
     {
         let work = Arc::new(work);
         let spawn = move |runners: &mut JoinSet<()>, runtime: &Handle, hold, paid| {
-            runners.spawn_on(runner::run(hold, Arc::clone(&work), paid), runtime);
+            runners.spawn_on(Runner::new(hold, Arc::clone(&work), paid), runtime);
         };
         let slots = Turnstile::new(Gate::new(run.rules.limit.clone()));
         let toll = run.rules.toll.as_ref().map(|toll| toll.turnstile());
@@ -52,23 +53,25 @@ impl<J: Send + Sync + 'static, V: Send + 'static> Crew<J, V> {
 }
 
 impl<J, V> Crew<J, V> {
-    /// Starts as many jobs as may be, and has `context` woken when there may be more.
-    pub(super) fn start(&mut self, context: &mut Context<'_>) {
+    /// Starts as many jobs as may be, and has `context` woken when there may be more; whether it took any from the queue.
+    pub(super) fn start(&mut self, context: &mut Context<'_>) -> bool {
+        let mut now = None; // one reading will do for all that start together
         while let Some(cost) = self.next_cost(context) {
-            match self.poll_pass(cost, context) {
-                Poll::Pending => return,
-                Poll::Ready(Ok((slot, paid))) => self.start_next(slot, paid),
-                Poll::Ready(Err(error)) => self.refuse_next(error),
+            let Poll::Ready(passed) = self.poll_pass(cost, context) else { break };
+            let now = *now.get_or_insert_with(|| self.run.time.now());
+            match passed {
+                Ok((slot, paid)) => self.start_next(slot, paid, now),
+                Err(error) => self.refuse_next(error, now),
             }
         }
+        now.is_some()
     }
 
     /// What the next job costs at the gate, if there is one and it may start.
     fn next_cost(&mut self, context: &mut Context<'_>) -> Option<u64> {
         loop {
             let state = self.run.state();
-            let next =
-                state.queue.peek().filter(|_| state.may_start(&self.run.rules)).map(|entry| entry.cost);
+            let next = state.queue.peek().filter(|_| state.may_start(&self.run.rules)).map(|entry| entry.cost);
             let way = state.way(|| self.run.time.now());
             drop(state);
             match (next, way) {
@@ -98,8 +101,8 @@ impl<J, V> Crew<J, V> {
         &mut self,
         cost: u64,
         context: &mut Context<'_>,
-    ) -> Poll<Result<(Permit<ConcurrencyLimit>, Option<Paid>), WaitError>> {
-        let Poll::Ready(slot) = self.slots.poll_permit(1, context)? else {
+    ) -> Poll<Result<(OwnedSlot, Option<Paid>), WaitError>> {
+        let Poll::Ready(slot) = self.poll_slot(context)? else {
             if let Some(toll) = &mut self.toll {
                 toll.leave();
             }
@@ -112,8 +115,22 @@ impl<J, V> Crew<J, V> {
         paid.map(|paid| Ok((slot, paid)))
     }
 
-    fn start_next(&mut self, slot: Permit<ConcurrencyLimit>, paid: Option<Paid>) {
-        let now = self.run.time.now();
+    /// A slot, or `context` is woken when one comes back.
+    fn poll_slot(&mut self, context: &mut Context<'_>) -> Poll<Result<OwnedSlot, WaitError>> {
+        loop {
+            if let Some(slot) = self.run.rules.limit.try_acquire() {
+                self.slots.leave();
+                return Poll::Ready(Ok(slot.into_owned()));
+            }
+            // Whoever hears first of a slot may not be the first to take it: that is tried above.
+            match self.slots.poll_permit(1, context)? {
+                Poll::Ready(permit) => permit.cancel(),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn start_next(&mut self, slot: OwnedSlot, paid: Option<Paid>, now: Tick) {
         let entry = self.run.state().start_next(now);
         match entry {
             Some(entry) => {
@@ -129,8 +146,7 @@ impl<J, V> Crew<J, V> {
         }
     }
 
-    fn refuse_next(&mut self, error: WaitError) {
-        let now = self.run.time.now();
+    fn refuse_next(&mut self, error: WaitError, now: Tick) {
         let mut state = self.run.state();
         if let Some(entry) = state.queue.pop() {
             state.refuse(entry, error, now);
@@ -162,9 +178,8 @@ impl<J, V> Crew<J, V> {
 impl<J, V> Drop for Crew<J, V> {
     fn drop(&mut self) {
         let mut state = self.run.state();
-        state.course = Course::Stop;
-        let left =
-            (state.queue.drain(), std::mem::take(&mut state.done), std::mem::take(&mut state.unfinished));
+        state.course = Course::Abandon;
+        let left = (state.queue.drain(), std::mem::take(&mut state.done), std::mem::take(&mut state.unfinished));
         drop(state);
         drop(left); // without the lock: who knows what a job does when it is dropped
     }

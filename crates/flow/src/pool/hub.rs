@@ -99,6 +99,24 @@ impl<J, V> State<J, V> {
         Some(entry)
     }
 
+    /// Puts an outcome away. If nobody will ever read it, the caller gets it back to drop it without the lock.
+    pub(super) fn put_away(&mut self, outcome: Outcome<J, V>) -> Option<Outcome<J, V>> {
+        if self.course == Course::Abandon {
+            return Some(outcome);
+        }
+        self.done.push_back(outcome);
+        None
+    }
+
+    /// As [`put_away`](Self::put_away), for a job that was cut short.
+    pub(super) fn hand_back(&mut self, left: Unfinished<J>) -> Option<Unfinished<J>> {
+        if self.course == Course::Abandon {
+            return Some(left);
+        }
+        self.unfinished.push(left);
+        None
+    }
+
     /// What an entry becomes that could not be started.
     pub(super) fn refuse(&mut self, entry: Entry<J>, error: WaitError, now: Tick) {
         let fault = Fault::from(error).with("cost", entry.cost);
@@ -170,7 +188,7 @@ impl<J, V> Run<J, V> {
         }
     }
 
-    /// Waits for the next attempt of a job that has a slot already: while the run is paused or held, and at the gate.
+    /// WaitTimes for the next attempt of a job that has a slot already: while the run is paused or held, and at the gate.
     pub(super) async fn next_turn(&self, cost: u64) -> Result<Option<Paid>, WaitError> {
         loop {
             self.until_open().await;

@@ -1,14 +1,15 @@
 //! Whoever wants to know of each attempt.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::control::Control;
-use crate::Fault;
+use crate::{Fault, Heart};
 
-/// Hears of every attempt of a pool, to learn from it: when a worker was last busy, how fast an upstream may be asked.
+/// Hears of every attempt of a pool, to learn from it: whether its worker is alive, how fast an upstream may be asked.
 ///
-/// Called on the worker's task, so it must not block. Any `Fn(&Attempted<'_>, &Control)` is an observer of
-/// [`ended`](Self::ended).
+/// It is called on the worker's task, so it must not block. A [`Heart`] is an observer that beats when an attempt begins.
+/// For a closure, there is [`Pool::on_attempt`](super::Pool::on_attempt).
 pub trait Observer: Send + Sync {
     /// An attempt begins.
     fn begins(&self) {}
@@ -19,9 +20,28 @@ pub trait Observer: Send + Sync {
     }
 }
 
-impl<F: Fn(&Attempted<'_>, &Control) + Send + Sync> Observer for F {
+impl<O: Observer + ?Sized> Observer for Arc<O> {
+    fn begins(&self) {
+        (**self).begins();
+    }
+
     fn ended(&self, attempt: &Attempted<'_>, run: &Control) {
-        self(attempt, run);
+        (**self).ended(attempt, run);
+    }
+}
+
+impl Observer for Heart {
+    fn begins(&self) {
+        self.begin_unit();
+    }
+}
+
+/// A closure that hears how attempts went.
+pub(super) struct OnAttempt<F>(pub(super) F);
+
+impl<F: Fn(&Attempted<'_>, &Control) + Send + Sync> Observer for OnAttempt<F> {
+    fn ended(&self, attempt: &Attempted<'_>, run: &Control) {
+        (self.0)(attempt, run);
     }
 }
 
@@ -30,7 +50,7 @@ impl<F: Fn(&Attempted<'_>, &Control) + Send + Sync> Observer for F {
 #[non_exhaustive]
 pub struct Attempted<'a> {
     /// Which one of its job, from 1.
-    pub attempt: u32,
+    pub number: u32,
     /// Why it failed, if it did.
     pub fault: Option<&'a Fault>,
     /// How long it took, without the wait for the gate.

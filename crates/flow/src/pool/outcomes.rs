@@ -100,13 +100,23 @@ where
         self.crew.tidy();
     }
 
-    /// Takes jobs from the source.
-    fn pull(&mut self, context: &mut Context<'_>) {
-        let room = self.room();
-        if room > 0 {
-            self.intake.pull(room, &self.run.time, context);
-            self.intake.hand_over(&mut self.run.state());
+    /// Takes jobs from the source and starts them, as many as may be.
+    fn work(&mut self, context: &mut Context<'_>) {
+        loop {
+            let may_have_more = self.pull(context);
+            let has_started = self.crew.start(context);
+            if !(may_have_more && has_started) {
+                return;
+            }
         }
+    }
+
+    /// Takes as many jobs from the source as there is room for; whether it may have more of them.
+    fn pull(&mut self, context: &mut Context<'_>) -> bool {
+        let room = self.room();
+        let may_have_more = self.intake.pull(room, &self.run.time, context);
+        self.intake.hand_over(&mut self.run.state());
+        may_have_more
     }
 
     /// How many jobs may be taken.
@@ -166,8 +176,7 @@ where
         loop {
             this.run.take_stir();
             this.take_over();
-            this.pull(context);
-            this.crew.start(context);
+            this.work(context);
             if let Some(outcome) = this.unread.pop() {
                 return Poll::Ready(Some(outcome));
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tollgate::ConcurrencyLimit;
 
 use super::observer::Observer;
+use super::policy::Policy;
 use super::toll::Toll;
 
 /// What a pool goes by.
@@ -14,6 +15,7 @@ use super::toll::Toll;
 pub(super) struct Rules {
     pub(super) limit: ConcurrencyLimit,
     pub(super) toll: Option<Arc<dyn Toll>>,
+    pub(super) retry: Option<Arc<dyn Policy>>,
     pub(super) attempt_timeout: Option<Duration>,
     pub(super) job_timeout: Option<Duration>,
     pub(super) observers: Vec<Arc<dyn Observer>>,
@@ -39,6 +41,7 @@ impl fmt::Debug for Rules {
         f.debug_struct("Rules")
             .field("limit", &self.limit)
             .field("has_gate", &self.toll.is_some())
+            .field("has_retry", &self.retry.is_some())
             .field("attempt_timeout", &self.attempt_timeout)
             .field("job_timeout", &self.job_timeout)
             .field("observers", &self.observers.len())

@@ -3,20 +3,23 @@
 //! A runner is a task that has a slot and a job. When the job is done it goes on with the next one, if there is one and
 //! nothing speaks against it: so short jobs do not cost a task each. It ends when it has had its slot for a while, so that
 //! others who want one get it.
+//!
+//! It is written as a state machine, and not with `async`, because its size is what a task costs: it has room for the work
+//! once, and what only failing jobs need is boxed.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tollgate::{ConcurrencyLimit, Permit, Tick};
+use pin_project_lite::pin_project;
+use tollgate::{Tick, WaitError};
 
-use super::hub::{Entry, Run};
-use super::observer::Attempted;
-use super::outcome::{Outcome, Times, Unfinished};
+use super::hold::Hold;
 use super::toll::Paid;
-use crate::{Elapsed, Fault, Time, catch};
+use crate::{Catch, Elapsed, Fault, Sleep, catch};
 
 /// What the work is told besides the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,152 +36,151 @@ const LONGEST_CHAIN: u32 = 64;
 /// For how long it begins new ones with the slot it has.
 const LONGEST_STAY: Duration = Duration::from_millis(1);
 
-/// Does one job after the other.
-pub(super) async fn run<J, V, W, F, E>(mut hold: Hold<J, V>, work: Arc<W>, mut paid: Option<Paid>)
+pin_project! {
+    /// Does one job after the other.
+    pub(super) struct Runner<J, V, W, F> {
+        // In this order they are dropped: when the job is handed back, nobody works on it any more.
+        #[pin]
+        attempt: Option<Catch<F>>,
+        attempt_alarm: Option<Sleep>,
+        job_alarm: Option<Sleep>,
+        next_turn: Option<NextTurn>,
+        paid: Option<Paid>,
+        work: Arc<W>,
+        until: Tick,
+        jobs_left: u32,
+        hold: Hold<J, V>,
+    }
+}
+
+/// The wait between two attempts.
+type NextTurn = Pin<Box<dyn Future<Output = Result<Option<Paid>, WaitError>> + Send>>;
+
+impl<J, V, W, F, E> Runner<J, V, W, F>
 where
+    J: Send + Sync + 'static,
+    V: Send + 'static,
     W: Fn(Arc<J>, JobContext) -> F,
     F: Future<Output = Result<V, E>>,
     E: Into<Fault>,
 {
-    let until = hold.started + LONGEST_STAY;
-    for jobs_left in (0..LONGEST_CHAIN).rev() {
-        let result = hold.finish(&*work, paid.take()).await;
-        let now = hold.run.time.now();
-        if !hold.put_away(result, now, jobs_left > 0 && now < until) {
-            break;
-        }
-    }
-}
-
-/// A job in the hands of a runner. Dropped before the job is done, it hands it back.
-pub(super) struct Hold<J, V> {
-    run: Arc<Run<J, V>>,
-    slot: Option<Permit<ConcurrencyLimit>>,
-    entry: Option<Entry<J>>,
-    started: Tick,
-    attempts: u32,
-}
-
-impl<J, V> Hold<J, V> {
-    /// `entry` must be counted as running.
-    pub(super) fn new(
-        run: Arc<Run<J, V>>,
-        slot: Permit<ConcurrencyLimit>,
-        entry: Entry<J>,
-        started: Tick,
-    ) -> Self {
-        Self { run, slot: Some(slot), entry: Some(entry), started, attempts: 0 }
-    }
-
-    /// Does the job, in as many attempts and as much time as it may have.
-    async fn finish<W, F, E>(&mut self, work: &W, paid: Option<Paid>) -> Result<V, Fault>
-    where
-        W: Fn(Arc<J>, JobContext) -> F,
-        F: Future<Output = Result<V, E>>,
-        E: Into<Fault>,
-    {
-        let (time, span) = (self.run.time.clone(), self.run.rules.job_timeout);
-        match within(&time, span, self.try_until_done(work, paid)).await {
-            Ok(result) => result,
-            Err(Elapsed) => Err(timed_out("all attempts", span)),
+    pub(super) fn new(hold: Hold<J, V>, work: Arc<W>, paid: Option<Paid>) -> Self {
+        let until = hold.started() + LONGEST_STAY;
+        Self {
+            attempt: None,
+            attempt_alarm: None,
+            job_alarm: None,
+            next_turn: None,
+            paid,
+            work,
+            until,
+            jobs_left: LONGEST_CHAIN,
+            hold,
         }
     }
 
-    async fn try_until_done<W, F, E>(&mut self, work: &W, mut paid: Option<Paid>) -> Result<V, Fault>
-    where
-        W: Fn(Arc<J>, JobContext) -> F,
-        F: Future<Output = Result<V, E>>,
-        E: Into<Fault>,
-    {
-        let fault = match self.attempt(work).await {
-            Ok(value) => return Ok(value),
-            Err(fault) => fault,
+    /// Does the job, in as much time as it may have.
+    fn poll_job(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<V, Fault>> {
+        let polled = self.as_mut().poll_attempts(context);
+        let this = self.as_mut().project();
+        let result = match polled {
+            Poll::Ready(result) => result,
+            Poll::Pending => {
+                ready!(poll_alarm(this.job_alarm, context));
+                Err(timed_out("all attempts", this.hold.rules().job_timeout))
+            }
         };
-        drop(paid.take());
-        Err(fault)
+        self.as_mut().rest();
+        *self.project().job_alarm = None;
+        Poll::Ready(result)
     }
 
-    async fn attempt<W, F, E>(&mut self, work: &W) -> Result<V, Fault>
-    where
-        W: Fn(Arc<J>, JobContext) -> F,
-        F: Future<Output = Result<V, E>>,
-        E: Into<Fault>,
-    {
-        self.attempts += 1;
-        let entry = self.entry.as_ref().expect("there is a job until it is put away");
-        let context = JobContext { attempt: self.attempts, position: entry.position };
-        let job = Arc::clone(&entry.job);
-        let span = self.run.rules.attempt_timeout;
-        match within(&self.run.time, span, catch(async move { work(job, context).await })).await {
-            Ok(Ok(Ok(value))) => Ok(value),
-            Ok(Ok(Err(error))) => Err(error.into()),
-            Ok(Err(panic)) => Err(panic),
-            Err(Elapsed) => Err(timed_out("one attempt", span)),
+    /// Tries until it works or there is no more use.
+    fn poll_attempts(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<V, Fault>> {
+        loop {
+            let this = self.as_mut().project();
+            if let Some(next_turn) = this.next_turn {
+                let paid = ready!(next_turn.as_mut().poll(context));
+                *this.next_turn = None;
+                *this.paid = paid?;
+            }
+            let result = match this.attempt.is_none().then(|| self.as_mut().begin_attempt()) {
+                Some(Err(panic)) => Err(panic),
+                _ => ready!(self.as_mut().poll_attempt(context)),
+            };
+            self.as_mut().rest();
+            let this = self.as_mut().project();
+            this.hold.end_attempt(result.as_ref().err());
+            match result.as_ref().err().and_then(|fault| this.hold.backoff(fault)) {
+                None => return Poll::Ready(result),
+                Some(backoff) => *this.next_turn = Some(Box::pin(this.hold.next_turn(backoff))),
+            }
         }
     }
 
-    /// Puts the outcome away and takes the next job, if it may go on; whether it does.
-    fn put_away(&mut self, result: Result<V, Fault>, now: Tick, may_go_on: bool) -> bool {
-        let Some(Entry { job, position, queued, .. }) = self.entry.take() else { return false };
-        let times = Times { queued, waited: self.started.since(queued), ran: now.since(self.started) };
-        let attempts = std::mem::take(&mut self.attempts);
-        let run = Arc::clone(&self.run);
-        let may_go_on = may_go_on && run.rules.toll.is_none() && !run.rules.is_above_limit();
-
-        let mut state = run.state();
-        state.meter.ended(result.is_ok(), now);
-        state.done.push_back(Outcome { job, result, attempts, position, times });
-        state.running -= 1;
-        if may_go_on && state.may_start(&run.rules) && state.way(|| now).is_open() {
-            self.entry = state.start_next(now);
+    fn begin_attempt(self: Pin<&mut Self>) -> Result<(), Fault> {
+        let mut this = self.project();
+        let (job, context) = this.hold.begin_attempt();
+        let rules = this.hold.rules();
+        if context.attempt == 1 {
+            *this.job_alarm = rules.job_timeout.map(|span| this.hold.alarm(span));
         }
-        if self.entry.is_none() {
-            run.stir();
-        }
-        let waker = state.waker();
-        drop(state);
-
-        self.started = now;
-        if self.entry.is_none() {
-            self.slot = None; // before anybody is told
-        }
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        self.entry.is_some()
+        *this.attempt_alarm = rules.attempt_timeout.map(|span| this.hold.alarm(span));
+        let work = &**this.work;
+        let future = catch_unwind(AssertUnwindSafe(|| work(job, context))).map_err(Fault::panicked)?;
+        this.attempt.set(Some(catch(future)));
+        Ok(())
     }
-}
 
-impl<J, V> Drop for Hold<J, V> {
-    fn drop(&mut self) {
-        let Some(Entry { job, position, .. }) = self.entry.take() else { return };
-        self.slot = None;
-        let mut state = self.run.state();
-        state.running -= 1;
-        state.unfinished.push(Unfinished { job, position, attempts: self.attempts });
-        self.run.stir();
-        let waker = state.waker();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
+    fn poll_attempt(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<V, Fault>> {
+        let this = self.project();
+        let Some(attempt) = this.attempt.as_pin_mut() else { return Poll::Pending };
+        if let Poll::Ready(result) = attempt.poll(context) {
+            return Poll::Ready(result.and_then(|result| result.map_err(Into::into)));
         }
+        ready!(poll_alarm(this.attempt_alarm, context));
+        Poll::Ready(Err(timed_out("one attempt", this.hold.rules().attempt_timeout)))
+    }
+
+    /// Lets go of everything that belongs to an attempt.
+    fn rest(self: Pin<&mut Self>) {
+        let mut this = self.project();
+        this.attempt.set(None);
+        *this.attempt_alarm = None;
+        *this.next_turn = None;
+        *this.paid = None;
     }
 }
 
-/// Gives `future` no longer than `span`, if there is one. Unlike [`Time::timeout`] it costs nothing if there is none.
-async fn within<F: Future>(time: &Time, span: Option<Duration>, future: F) -> Result<F::Output, Elapsed> {
-    let mut future = pin!(future);
-    let mut alarm = span.map(|span| time.sleep(span));
-    poll_fn(|context| {
-        if let Poll::Ready(output) = future.as_mut().poll(context) {
-            return Poll::Ready(Ok(output));
+impl<J, V, W, F, E> Future for Runner<J, V, W, F>
+where
+    J: Send + Sync + 'static,
+    V: Send + 'static,
+    W: Fn(Arc<J>, JobContext) -> F,
+    F: Future<Output = Result<V, E>>,
+    E: Into<Fault>,
+{
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let result = ready!(self.as_mut().poll_job(context));
+            let this = self.as_mut().project();
+            *this.jobs_left -= 1;
+            let now = this.hold.now();
+            if !this.hold.put_away(result, now, *this.jobs_left > 0 && now < *this.until) {
+                return Poll::Ready(());
+            }
         }
-        match &mut alarm {
-            Some(alarm) => Pin::new(alarm).poll(context).map(|()| Err(Elapsed)),
-            None => Poll::Pending,
-        }
-    })
-    .await
+    }
+}
+
+/// Never, if there is none.
+fn poll_alarm(alarm: &mut Option<Sleep>, context: &mut Context<'_>) -> Poll<()> {
+    match alarm {
+        Some(alarm) => Pin::new(alarm).poll(context),
+        None => Poll::Pending,
+    }
 }
 
 /// The fault of a job that took too long.

@@ -97,19 +97,20 @@ impl<J, S: Stream<Item = J> + Unpin> Intake<J, S> {
         self.taken
     }
 
-    /// Takes up to `room` jobs, and has the source wake `context` when it has more.
-    pub(super) fn pull(&mut self, room: usize, time: &Time, context: &mut Context<'_>) {
+    /// Takes up to `room` jobs; whether the source may have more right now. If not, it wakes `context` when it has.
+    pub(super) fn pull(&mut self, room: usize, time: &Time, context: &mut Context<'_>) -> bool {
         let mut now = None;
         for _ in 0..room {
             if self.is_exhausted {
-                break;
+                return false;
             }
             match Pin::new(&mut self.source).poll_next(context) {
-                Poll::Pending => break,
+                Poll::Pending => return false,
                 Poll::Ready(None) => self.is_exhausted = true,
                 Poll::Ready(Some(job)) => self.take(job, *now.get_or_insert_with(|| time.now())),
             }
         }
+        !self.is_exhausted
     }
 
     fn take(&mut self, job: J, queued: Tick) {

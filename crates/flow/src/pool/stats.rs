@@ -25,14 +25,14 @@ pub struct Stats {
     /// Outcomes per second, over the last ten seconds.
     pub rate: f64,
     /// How long jobs waited from the source to their first attempt.
-    pub waits: Waits,
+    pub waits: WaitTimes,
 }
 
 /// How long jobs waited: half of them no longer than `half`, 90 of 100 no longer than `p90`, and so on, to within one
 /// hundredth and a microsecond. All zero when nothing was started yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Waits {
+pub struct WaitTimes {
     /// The median.
     pub half: Duration,
     /// 90 of 100.
@@ -85,7 +85,7 @@ impl Meter {
             errors: self.errors,
             retries: self.retries,
             rate: self.pace.rate(now),
-            waits: Waits { half: waited(0.5), p90: waited(0.9), p99: waited(0.99), longest: waited(1.0) },
+            waits: WaitTimes { half: waited(0.5), p90: waited(0.9), p99: waited(0.99), longest: waited(1.0) },
         }
     }
 }
@@ -190,11 +190,11 @@ mod tests {
     #[test]
     fn waits_are_told_by_their_shares() {
         let mut meter = Meter::new(at(0));
-        assert_eq!(meter.stats(at(0)).waits, Waits::default());
+        assert_eq!(meter.stats(at(0)).waits, WaitTimes::default());
         for millis in 1..=100 {
             meter.started(Duration::from_millis(millis));
         }
-        let Waits { half, p90, p99, longest } = meter.stats(at(0)).waits;
+        let WaitTimes { half, p90, p99, longest } = meter.stats(at(0)).waits;
         for (wait, expected) in [(half, 50), (p90, 90), (p99, 99), (longest, 100)] {
             let expected = Duration::from_millis(expected);
             assert!(
