@@ -210,8 +210,8 @@ impl<J, N> Retry<J, N> {
     }
 
     /// The waits of one piece of work.
-    pub(crate) fn waits(&self) -> Waits {
-        self.backoff.waits()
+    pub(crate) fn schedule(&self) -> Schedule {
+        self.backoff.schedule()
     }
 
     /// How long to wait after a try that failed, or why there is no other. Tells who wants to hear of it.
@@ -220,13 +220,13 @@ impl<J, N> Retry<J, N> {
         number: u32,
         elapsed: Duration,
         error: &E,
-        waits: &mut Waits,
+        schedule: &mut Schedule,
     ) -> Result<Duration, Why>
     where
         J: Judge<E>,
         N: Notify<E>,
     {
-        let next = self.next(number, self.judge.judge(error), elapsed, waits);
+        let next = self.next(number, self.judge.judge(error), elapsed, schedule);
         self.notify.notify(&Setback { number, elapsed, error, next });
         next
     }
@@ -290,15 +290,8 @@ struct Work<'a, J, N, E> {
 
 impl<'a, J, N, E> Work<'a, J, N, E> {
     fn begin(retry: &'a Retry<J, N>) -> Self {
-<<<<<<< HEAD
-        if let Some(budget) = &retry.budget {
-            budget.deposit();
-        }
-        Self { retry, start: retry.time.now(), schedule: retry.backoff.schedule(), tries: 0, error: None }
-=======
         retry.deposit();
-        Self { retry, start: retry.time.now(), waits: retry.waits(), tries: 0, error: None }
->>>>>>> h-pool
+        Self { retry, start: retry.time.now(), schedule: retry.schedule(), tries: 0, error: None }
     }
 
     fn elapsed(&self) -> Duration {
@@ -336,13 +329,7 @@ impl<'a, J, N, E> Work<'a, J, N, E> {
         J: Judge<E>,
         N: Notify<E>,
     {
-<<<<<<< HEAD
-        let (number, elapsed) = (self.tries, self.elapsed());
-        let next = self.retry.next(number, self.retry.judge.judge(&error), elapsed, &mut self.schedule);
-        self.retry.notify.notify(&Setback { number, elapsed, error: &error, next });
-=======
-        let next = self.retry.failed(self.tries, self.elapsed(), &error, &mut self.waits);
->>>>>>> h-pool
+        let next = self.retry.failed(self.tries, self.elapsed(), &error, &mut self.schedule);
         self.error = Some(error);
         next
     }
