@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A short hash of where a fault was made, to group like faults: eight hexadecimal digits.
 ///
-/// It is made of the source line that made the fault (file, line, column), and of the lines that led there: those of the backtrace,
-/// innermost first, up to where the thread began or tokio's runtime polled the task. Each of these counts with
-/// the name of its file, its line and column, or with the name of the function if the program has no line tables. Lines in
-/// the standard library do not count, nor do repetitions, so that the depth of a recursion does not matter. Addresses,
-/// times, ids, values and the working directory are no part of it. Where nothing can be looked up (a stripped program,
-/// [`untraced`](crate::Fault::untraced)), the source line alone makes it.
+/// It is made of the source line that made the fault (file, line, column), and of the lines that led there: those of
+/// the backtrace, innermost first, up to where the thread began or tokio's runtime polled the task. Each of these
+/// counts with the name of its file, its line and column, or with the name of the function if the program has no line
+/// tables. Lines in the standard library do not count, nor do repetitions, so that the depth of a recursion does not
+/// matter. Addresses, times, ids, values and the working directory are no part of it. Where nothing can be looked up (a
+/// stripped program, [`untraced`](crate::Fault::untraced)), the source line alone makes it.
 ///
 /// So: in one build of a program, the same way to the same line always gives the same place; another build may give
 /// another.
@@ -46,8 +46,8 @@ impl Origin {
         Self::new(location, Some(Backtrace::force_capture()))
     }
 
-    /// Without a trace, unless the location says nothing: `map_err(Fault::from)` calls through a function pointer, which
-    /// is where the standard library calls it.
+    /// Without a trace, unless the location says nothing: `map_err(Fault::from)` calls through a function pointer,
+    /// which is where the standard library calls it.
     pub(super) fn untraced(location: &'static Location<'static>) -> Self {
         if Path::new(location.file()).ends_with("core/src/ops/function.rs") {
             return Self::traced(location);
@@ -83,7 +83,8 @@ impl Origin {
     }
 }
 
-/// A function of the backtrace. In a program with line tables only, those that were inlined are named without their module.
+/// A function of the backtrace. In a program with line tables only, those that were inlined are named without their
+/// module.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     name: String,
@@ -184,8 +185,8 @@ fn place_of(location: &str, frames: &[Frame]) -> Place {
 
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a, with an end mark so that `a` + `bc` differs from `ab` + `c`: the same in every build, unlike the standard hasher.
-/// <http://www.isthe.com/chongo/tech/comp/fnv/>
+/// FNV-1a, with an end mark so that `a` + `bc` differs from `ab` + `c`: the same in every build, unlike the standard
+/// hasher. <http://www.isthe.com/chongo/tech/comp/fnv/>
 fn fnv(hash: u64, text: &str) -> u64 {
     text.bytes()
         .chain([0xff])
