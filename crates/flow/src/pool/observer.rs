@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::control::Control;
-use crate::{Fault, Heart};
+use crate::{AdaptiveLimit, Again, Fault, Finish, Heart};
 
 /// Hears of every attempt of a pool, to learn from it: whether its worker is alive, how fast an upstream may be asked.
 ///
-/// It is called on the worker's task, so it must not block. A [`Heart`] is an observer that beats when an attempt begins.
+/// It is called on the worker's task, so it must not block. A [`Heart`] is an observer that beats when an attempt begins,
+/// and an [`AdaptiveLimit`] one that learns from how they go.
 /// For a closure, there is [`Pool::on_attempt`](super::Pool::on_attempt).
 pub trait Observer: Send + Sync {
     /// An attempt begins.
@@ -33,6 +34,18 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 impl Observer for Heart {
     fn begins(&self) {
         self.begin_unit();
+    }
+}
+
+/// Learns from how long attempts took, and from those that failed for a reason which may pass.
+impl Observer for AdaptiveLimit {
+    fn ended(&self, attempt: &Attempted<'_>, _run: &Control) {
+        let finish = match attempt.fault.map(Fault::again) {
+            None => Finish::Success,
+            Some(Again::Later | Again::After(_)) => Finish::Dropped,
+            Some(_) => Finish::Ignored,
+        };
+        self.report(attempt.took, finish);
     }
 }
 
