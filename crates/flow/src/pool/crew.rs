@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use tollgate::{ConcurrencyLimit, Gate, OwnedSlot, Tick, WaitError};
 
 use super::control::Course;
-use super::hub::{Run, Way};
 use super::hold::Hold;
+use super::hub::{Run, Way};
 use super::runner::{JobContext, Runner};
 use super::toll::{Paid, Pass, Turnstile};
 use crate::{Fault, Sleep};
@@ -71,7 +71,8 @@ impl<J, V> Crew<J, V> {
     fn next_cost(&mut self, context: &mut Context<'_>) -> Option<u64> {
         loop {
             let state = self.run.state();
-            let next = state.queue.peek().filter(|_| state.may_start(&self.run.rules)).map(|entry| entry.cost);
+            let next =
+                state.queue.peek().filter(|_| state.may_start(&self.run.rules)).map(|entry| entry.cost);
             let way = state.way(|| self.run.time.now());
             drop(state);
             match (next, way) {
@@ -179,7 +180,8 @@ impl<J, V> Drop for Crew<J, V> {
     fn drop(&mut self) {
         let mut state = self.run.state();
         state.course = Course::Abandon;
-        let left = (state.queue.drain(), std::mem::take(&mut state.done), std::mem::take(&mut state.unfinished));
+        let left =
+            (state.queue.drain(), std::mem::take(&mut state.done), std::mem::take(&mut state.unfinished));
         drop(state);
         drop(left); // without the lock: who knows what a job does when it is dropped
     }

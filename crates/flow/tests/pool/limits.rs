@@ -182,7 +182,9 @@ async fn a_closed_limit_is_a_fault_for_everybody() {
     limit.set_limit(0);
     let outcomes = all(Pool::sharing(limit).run([1, 2], |millis, _| nap(millis))).await;
     let closed = |fault: &Fault| fault.find::<WaitError>() == Some(&WaitError::Closed);
-    assert!(outcomes.len() == 2 && outcomes.iter().all(|outcome| closed(outcome.result.as_ref().unwrap_err())));
+    assert!(
+        outcomes.len() == 2 && outcomes.iter().all(|outcome| closed(outcome.result.as_ref().unwrap_err()))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -202,7 +202,8 @@ async fn dropping_the_outcomes_stops_everything() {
 
 #[test]
 fn jobs_run_in_parallel() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
     // Each job blocks its thread until another one does the same.
     let barrier = Arc::new(Barrier::new(2));
     let work = move |_, _| {

@@ -124,14 +124,10 @@ impl State {
     fn assert_reached(self, control: &Control) {
         let stats = control.stats();
         let expected = match self {
-            Self::Idle => (0, 0),
-            Self::SourcePending => (0, 0),
-            Self::Queued | Self::WaitingForTheGate => (0, 5),
+            Self::Idle | Self::SourcePending | Self::Over => (0, 0),
+            Self::Queued | Self::WaitingForTheGate | Self::Paused | Self::Held | Self::Unread => (0, 5),
             Self::Running | Self::BackingOff => (3, 5),
             Self::BackingOffAndPaused => (2, 5),
-            Self::Paused | Self::Held => (0, 5),
-            Self::Unread => (0, 5),
-            Self::Over => (0, 0),
         };
         assert_eq!((stats.in_flight, stats.queued), expected, "{self:?}: {stats:?}");
     }
@@ -245,7 +241,8 @@ async fn a_stopped_run_can_be_continued_by_another() {
     let rest = first.stop().await;
     let left = rest.unfinished.into_iter().map(|left| Arc::into_inner(left.job).expect("nobody else has it"));
     let second = all(pool.run(left.chain(rest.source), |_, _| nap(Arc::new(10)))).await;
-    let mut jobs: Vec<_> = read.iter().chain(&rest.outcomes).chain(&second).map(|outcome| *outcome.job).collect();
+    let mut jobs: Vec<_> =
+        read.iter().chain(&rest.outcomes).chain(&second).map(|outcome| *outcome.job).collect();
     jobs.sort_unstable();
     assert_eq!(jobs, (0..20).collect::<Vec<_>>());
 }

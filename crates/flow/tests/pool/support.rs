@@ -50,7 +50,10 @@ where
 }
 
 /// What outcomes come within `span`.
-pub(crate) async fn for_a_while<J, V, S>(outcomes: &mut Outcomes<J, V, S>, span: Duration) -> Vec<Outcome<J, V>>
+pub(crate) async fn for_a_while<J, V, S>(
+    outcomes: &mut Outcomes<J, V, S>,
+    span: Duration,
+) -> Vec<Outcome<J, V>>
 where
     J: Send + Sync + 'static,
     V: Send + 'static,
