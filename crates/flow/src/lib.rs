@@ -8,6 +8,7 @@
 //! - [`Pool`]: any number of jobs, in bounded memory, within limits of rate and concurrency.
 //! - [`Retry`]: trying again, with a [`Backoff`], [`Jitter`] and a [`RetryBudget`].
 //! - [`Hedge`]: the same request on several handlers; the first success wins.
+//! - [`Feedback`]: as many calls a second as the other side allows, by what its answers say.
 //! - [`Time`]: whose time everything here goes by.
 //! - [`Heart`] and [`Monitor`]: a worker beats, and whoever listens tells healthy, slow and dead apart.
 //! - [`Steward`]: looks after a worker, and replaces it when it dies.
@@ -16,6 +17,7 @@
 mod concurrency;
 mod deadline;
 mod fault;
+mod feedback;
 mod heartbeat;
 mod hedge;
 mod pool;
@@ -29,6 +31,7 @@ pub use concurrency::{
 };
 pub use deadline::{AsyncRollback, CancelOnDrop, Ended, Preempt, Rollback, Run, Scope};
 pub use fault::{Again, Catch, Fault, FaultError, FaultId, NoFaultId, OrFault, Panicked, Place, catch};
+pub use feedback::{Feedback, Heard, RateControl, Sent};
 pub use heartbeat::{Health, Heart, Monitor, Pulse, Rhythm};
 pub use hedge::{AllFailed, Hedge, HedgeBudget};
 #[cfg(feature = "signal")]
