@@ -1,6 +1,7 @@
 //! An error's life, from a socket to the user: run it with `cargo run -p tollgate-flow --example fault`.
 //!
-//! Three layers, each of which says what it knows. The user sees one line with an id; the log has everything, under that id.
+//! Three layers, each of which says what it knows. The user sees one line with an id; the log has everything, under
+//! that id.
 
 use std::io;
 use std::time::Duration;

@@ -19,17 +19,17 @@ pub use run::Run;
 
 use crate::Time;
 
-/// The context of a piece of work, passed down to whoever does a part of it: until when it must be done, and whether it is
-/// still wanted.
+/// The context of a piece of work, passed down to whoever does a part of it: until when it must be done, and whether it
+/// is still wanted.
 ///
 /// A scope ends when it is [cancelled](Self::cancel) or its deadline passes, and never begins again. A child
-/// ([`child`](Self::child), [`within`](Self::within), [`until`](Self::until)) ends at the latest with its parent: its deadline is
-/// never later, and cancelling the parent cancels it; what ends the child does not touch the parent. A deadline is a moment
-/// and not a span, so time spent waiting, in a queue or for a retry, counts.
+/// ([`child`](Self::child), [`within`](Self::within), [`until`](Self::until)) ends at the latest with its parent: its
+/// deadline is never later, and cancelling the parent cancels it; what ends the child does not touch the parent. A
+/// deadline is a moment and not a span, so time spent waiting, in a queue or for a retry, counts.
 ///
-/// Most work calls [`run`](Self::run), which drops a future when the scope ends. [`needs`](Self::needs) refuses work that
-/// cannot be done in time, before it begins. [`preempt`](Self::preempt) is for long computations, which nobody
-/// can drop in the middle; [`Rollback`] undoes what was half done.
+/// Most work calls [`run`](Self::run), which drops a future when the scope ends. [`needs`](Self::needs) refuses work
+/// that cannot be done in time, before it begins. [`preempt`](Self::preempt) is for long computations, which nobody can
+/// drop in the middle; [`Rollback`] undoes what was half done.
 ///
 /// Clones are the same scope. It can be used from any thread.
 ///
@@ -152,8 +152,8 @@ impl Scope {
         if span <= left { Ok(()) } else { Err(Ended::TooShort { needed: span, left }) }
     }
 
-    /// Runs `future` until it is done or the scope ends, whichever is first; then the future is dropped at once. What is done
-    /// at the very moment of the end is done. A scope that has ended already does not poll the future at all.
+    /// Runs `future` until it is done or the scope ends, whichever is first; then the future is dropped at once. What
+    /// is done at the very moment of the end is done. A scope that has ended already does not poll the future at all.
     ///
     /// A future can only be dropped between two polls. One that computes for long without waiting for anything should
     /// use [`preempt`](Self::preempt).

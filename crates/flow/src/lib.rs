@@ -41,8 +41,8 @@ pub use pool::{
     Unfinished, WaitTimes,
 };
 pub use retry::{
-    Allowance, Attempt, Backoff, GaveUp, Itself, Jitter, Judge, Nobody, Notify, Retry, RetryBudget, Setback,
-    Transient, Waits, Why,
+    Allowance, Attempt, Backoff, GaveUp, Itself, Jitter, Judge, Nobody, Notify, Retry, RetryBudget, Schedule,
+    Setback, Transient, Why,
 };
 pub use steer::{
     Advice, Average, CpuShare, LoadAverage, MemoryShare, Reading, RunQueue, Signal, Steer, SteerBuilder,

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use backoff::{Backoff, Waits};
+pub use backoff::{Backoff, Schedule};
 pub use budget::{Allowance, RetryBudget};
 use fastrand::Rng;
 pub use jitter::Jitter;
@@ -210,8 +210,8 @@ impl<J, N> Retry<J, N> {
     }
 
     /// The waits of one piece of work.
-    pub(crate) fn waits(&self) -> Waits {
-        self.backoff.waits()
+    pub(crate) fn schedule(&self) -> Schedule {
+        self.backoff.schedule()
     }
 
     /// How long to wait after a try that failed, or why there is no other. Tells who wants to hear of it.
@@ -220,19 +220,25 @@ impl<J, N> Retry<J, N> {
         number: u32,
         elapsed: Duration,
         error: &E,
-        waits: &mut Waits,
+        schedule: &mut Schedule,
     ) -> Result<Duration, Why>
     where
         J: Judge<E>,
         N: Notify<E>,
     {
-        let next = self.next(number, self.judge.judge(error), elapsed, waits);
+        let next = self.next(number, self.judge.judge(error), elapsed, schedule);
         self.notify.notify(&Setback { number, elapsed, error, next });
         next
     }
 
     /// How long to wait after a failure, if it makes sense. Pays for the retry.
-    fn next(&self, tries: u32, again: Again, elapsed: Duration, waits: &mut Waits) -> Result<Duration, Why> {
+    fn next(
+        &self,
+        tries: u32,
+        again: Again,
+        elapsed: Duration,
+        schedule: &mut Schedule,
+    ) -> Result<Duration, Why> {
         let stated = match again {
             Again::Never => return Err(Why::Permanent),
             Again::After(wait) => wait,
@@ -241,7 +247,7 @@ impl<J, N> Retry<J, N> {
         if self.tries.is_some_and(|most| tries >= most) {
             return Err(Why::Tries);
         }
-        let wait = waits.next_after(stated, elapsed, &mut self.rng()).ok_or(Why::Elapsed)?;
+        let wait = schedule.next_after(stated, elapsed, &mut self.rng()).ok_or(Why::Elapsed)?;
         self.leaves_room(wait).map_err(Why::Ended)?;
         if self.budget.as_ref().is_none_or(RetryBudget::withdraw) { Ok(wait) } else { Err(Why::Budget) }
     }
@@ -276,7 +282,7 @@ impl<J, N> fmt::Debug for Retry<J, N> {
 struct Work<'a, J, N, E> {
     retry: &'a Retry<J, N>,
     start: Tick,
-    waits: Waits,
+    schedule: Schedule,
     tries: u32,
     /// Of the last try that failed.
     error: Option<E>,
@@ -285,7 +291,7 @@ struct Work<'a, J, N, E> {
 impl<'a, J, N, E> Work<'a, J, N, E> {
     fn begin(retry: &'a Retry<J, N>) -> Self {
         retry.deposit();
-        Self { retry, start: retry.time.now(), waits: retry.waits(), tries: 0, error: None }
+        Self { retry, start: retry.time.now(), schedule: retry.schedule(), tries: 0, error: None }
     }
 
     fn elapsed(&self) -> Duration {
@@ -323,12 +329,12 @@ impl<'a, J, N, E> Work<'a, J, N, E> {
         J: Judge<E>,
         N: Notify<E>,
     {
-        let next = self.retry.failed(self.tries, self.elapsed(), &error, &mut self.waits);
+        let next = self.retry.failed(self.tries, self.elapsed(), &error, &mut self.schedule);
         self.error = Some(error);
         next
     }
 
-    /// Waits for `future`, unless the scope ends first.
+    /// Schedule for `future`, unless the scope ends first.
     async fn inside<A: Future>(&self, future: A) -> Result<A::Output, Why> {
         match &self.retry.scope {
             Some(scope) => scope.run(future).await.map_err(Why::Ended),

@@ -6,14 +6,14 @@ use tollgate::Tick;
 
 use super::{Ended, Scope};
 
-/// Makes a long computation stop when its scope ends, and give way to other tasks, at least once in every period; made by
-/// [`Scope::preempt`].
+/// Makes a long computation stop when its scope ends, and give way to other tasks, at least once in every period; made
+/// by [`Scope::preempt`].
 ///
-/// Call [`point`](Self::point) in async code, [`check`](Self::check) in blocking code, once in each turn of the innermost loop that is
-/// long. Both are made to be called in a tight loop: most calls only count. Every k-th reads the clock and looks
-/// at the scope, with k at most 64 and such that k calls took no more than an eighth of the period. So the period is kept
-/// as long as one turn takes less than an eighth of it and turns do not become more than four times as slow from one
-/// moment to the next; a stretch of turns that do is over after at most 64 of them.
+/// Call [`point`](Self::point) in async code, [`check`](Self::check) in blocking code, once in each turn of the
+/// innermost loop that is long. Both are made to be called in a tight loop: most calls only count. Every k-th reads the
+/// clock and looks at the scope, with k at most 64 and such that k calls took no more than an eighth of the period. So
+/// the period is kept as long as one turn takes less than an eighth of it and turns do not become more than four times
+/// as slow from one moment to the next; a stretch of turns that do is over after at most 64 of them.
 ///
 /// # Examples
 /// ```

@@ -11,10 +11,11 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{Fault, OrFault, catch};
 
-/// Undoes, when it is dropped, the steps that were done so far; the last one first. [`commit`](Self::commit) keeps them.
+/// Undoes, when it is dropped, the steps that were done so far; the last one first. [`commit`](Self::commit) keeps
+/// them.
 ///
-/// Cancelling work means to drop its future, a time-out does the same, `?` leaves the function, and a panic unwinds: in each case the
-/// rollback is dropped and runs. A step that panics does not keep the others from running; the panic is
+/// Cancelling work means to drop its future, a time-out does the same, `?` leaves the function, and a panic unwinds: in
+/// each case the rollback is dropped and runs. A step that panics does not keep the others from running; the panic is
 /// [reported](Fault::report).
 ///
 /// Steps run where it is dropped, so they must not block for long. For those that have to wait: [`AsyncRollback`].
@@ -83,11 +84,11 @@ impl fmt::Debug for Rollback<'_> {
 
 /// As [`Rollback`], with steps that are futures.
 ///
-/// Nothing can be awaited while a future is dropped. So the steps then run in a task of their own, one after the other, the last one
-/// first, to the end: that task is no part of the scope that ended, so nothing cancels it. Its [`TaskTracker`] is how a
-/// program waits for it before it exits (`tracker.close(); tracker.wait().await`), from the moment the rollback is made.
-/// If the runtime ends sooner, the steps that did not run are [reported](Fault::report). Give a step that may hang a
-/// [timeout](crate::Time::timeout). [`undo`](Self::undo) also waits for the steps.
+/// Nothing can be awaited while a future is dropped. So the steps then run in a task of their own, one after the other,
+/// the last one first, to the end: that task is no part of the scope that ended, so nothing cancels it. Its
+/// [`TaskTracker`] is how a program waits for it before it exits (`tracker.close(); tracker.wait().await`), from the
+/// moment the rollback is made. If the runtime ends sooner, the steps that did not run are [reported](Fault::report).
+/// Give a step that may hang a [timeout](crate::Time::timeout). [`undo`](Self::undo) also waits for the steps.
 ///
 /// # Examples
 /// ```

@@ -10,8 +10,8 @@ use tollgate::{GateRefused, Refused, WaitError};
 use super::Fault;
 use crate::{Elapsed, Ended};
 
-/// A fault as a [`std::error::Error`], which [`Fault`] itself cannot be, because `?` makes a fault of every error; made by
-/// [`Fault::into_error`], and by turning a fault into a `Box<dyn Error>`.
+/// A fault as a [`std::error::Error`], which [`Fault`] itself cannot be, because `?` makes a fault of every error; made
+/// by [`Fault::into_error`], and by turning a fault into a `Box<dyn Error>`.
 ///
 /// It is shown as the fault is. Its sources are the fault's causes.
 ///
@@ -89,9 +89,9 @@ impl From<Fault> for Box<dyn Error> {
 /// assert!(fault.to_string().starts_with(line));
 /// ```
 pub trait OrFault<T> {
-    /// Wraps the error, if it is one. An error becomes the cause of a new fault that says `message`, and is worth another try
-    /// if [`Again::of`](crate::Again::of) it says so; a fault keeps its id, time, place and all it knows, and says
-    /// `message` before what it said so far.
+    /// Wraps the error, if it is one. An error becomes the cause of a new fault that says `message`, and is worth
+    /// another try if [`Again::of`](crate::Again::of) it says so; a fault keeps its id, time, place and all it knows,
+    /// and says `message` before what it said so far.
     ///
     /// # Errors
     /// The fault.
@@ -126,7 +126,8 @@ impl<E: Error + Send + Sync + 'static> IntoFault for E {
     }
 }
 
-/// The error and its causes, outermost first. An [`io::Error`] hides the error it was made of from `source`; here it is seen.
+/// The error and its causes, outermost first. An [`io::Error`] hides the error it was made of from `source`; here it is
+/// seen.
 pub(super) fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {

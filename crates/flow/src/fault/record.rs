@@ -13,8 +13,8 @@ use super::{Fault, Record};
 impl Fault {
     /// Writes the full record to the log, and gives the line for the user.
     ///
-    /// Call it where the fault leaves the program's hands: in `main`, in the handler of a request, where the outcomes of
-    /// jobs are read. Nothing else logs a fault, and a second call, also of a fault that came of the same one, does
+    /// Call it where the fault leaves the program's hands: in `main`, in the handler of a request, where the outcomes
+    /// of jobs are read. Nothing else logs a fault, and a second call, also of a fault that came of the same one, does
     /// not log again: so an id that a user was shown is in the log once.
     ///
     /// The record is one `tracing` event of the target `tollgate::fault`: an error if the fault is
@@ -22,8 +22,8 @@ impl Fault {
     /// line, are `id`, `when` (RFC 3339, UTC), `place`, `location`, `again`, and if there are any, `context` (as
     /// `key=value`), `causes` and `trace`, innermost first.
     ///
-    /// The first report of a process takes some tens of milliseconds, because the names of functions are read from the program's
-    /// debug information; later ones some hundred microseconds.
+    /// The first report of a process takes some tens of milliseconds, because the names of functions are read from the
+    /// program's debug information; later ones some hundred microseconds.
     pub fn report(&self) -> String {
         if self.record.origin.is_first_report() {
             self.record.log();

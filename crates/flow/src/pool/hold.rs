@@ -11,7 +11,7 @@ use super::outcome::{Outcome, Times, Unfinished};
 use super::rules::Rules;
 use super::runner::JobContext;
 use super::toll::Paid;
-use crate::{Fault, Sleep, Waits};
+use crate::{Fault, Schedule, Sleep};
 
 /// A job in the hands of a runner. Dropped before the job is put away, it hands it back.
 pub(super) struct Hold<J, V> {
@@ -21,7 +21,7 @@ pub(super) struct Hold<J, V> {
     started: Tick,
     attempts: u32,
     /// Of a job that failed.
-    waits: Option<Box<Waits>>,
+    schedule: Option<Box<Schedule>>,
     /// When the attempt began, if anybody wants to know.
     began: Tick,
 }
@@ -29,7 +29,15 @@ pub(super) struct Hold<J, V> {
 impl<J, V> Hold<J, V> {
     /// `entry` must be counted as running.
     pub(super) fn new(run: Arc<Run<J, V>>, slot: OwnedSlot, entry: Entry<J>, started: Tick) -> Self {
-        Self { run, slot: Some(slot), entry: Some(entry), started, attempts: 0, waits: None, began: started }
+        Self {
+            run,
+            slot: Some(slot),
+            entry: Some(entry),
+            started,
+            attempts: 0,
+            schedule: None,
+            began: started,
+        }
     }
 
     pub(super) fn rules(&self) -> &Rules {
@@ -81,9 +89,9 @@ impl<J, V> Hold<J, V> {
     /// How long to back off after a fault, if the job is to be tried again.
     pub(super) fn backoff(&mut self, fault: &Fault) -> Option<Duration> {
         let policy = self.run.rules.retry.as_ref()?;
-        let waits = self.waits.get_or_insert_with(|| Box::new(policy.waits()));
+        let schedule = self.schedule.get_or_insert_with(|| Box::new(policy.schedule()));
         let elapsed = self.run.time.now().since(self.started);
-        let wait = policy.next(self.attempts, elapsed, fault, waits)?;
+        let wait = policy.next(self.attempts, elapsed, fault, schedule)?;
         self.run.state().meter.retries += 1;
         Some(wait)
     }
@@ -105,7 +113,7 @@ impl<J, V> Hold<J, V> {
         let Some(Entry { job, position, queued, .. }) = self.entry.take() else { return false };
         let times = Times { queued, waited: self.started.since(queued), ran: now.since(self.started) };
         let attempts = std::mem::take(&mut self.attempts);
-        self.waits = None;
+        self.schedule = None;
         let run = &*self.run;
         let may_go_on = may_go_on && run.rules.toll.is_none() && !run.rules.is_above_limit();
 

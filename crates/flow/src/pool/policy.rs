@@ -2,18 +2,24 @@
 
 use std::time::Duration;
 
-use crate::{Fault, Judge, Notify, Retry, Waits};
+use crate::{Fault, Judge, Notify, Retry, Schedule};
 
 /// A [`Retry`] for faults.
 pub(super) trait Policy: Send + Sync {
     /// A job is tried for the first time.
     fn begin(&self);
 
-    /// The waits of a job that failed.
-    fn waits(&self) -> Waits;
+    /// The schedule of a job that failed.
+    fn schedule(&self) -> Schedule;
 
     /// How long to wait after an attempt that failed, if there is to be another. Pays for it.
-    fn next(&self, number: u32, elapsed: Duration, fault: &Fault, waits: &mut Waits) -> Option<Duration>;
+    fn next(
+        &self,
+        number: u32,
+        elapsed: Duration,
+        fault: &Fault,
+        schedule: &mut Schedule,
+    ) -> Option<Duration>;
 }
 
 impl<J, N> Policy for Retry<J, N>
@@ -25,11 +31,17 @@ where
         self.deposit();
     }
 
-    fn waits(&self) -> Waits {
-        self.waits()
+    fn schedule(&self) -> Schedule {
+        self.schedule()
     }
 
-    fn next(&self, number: u32, elapsed: Duration, fault: &Fault, waits: &mut Waits) -> Option<Duration> {
-        self.failed(number, elapsed, fault, waits).ok()
+    fn next(
+        &self,
+        number: u32,
+        elapsed: Duration,
+        fault: &Fault,
+        schedule: &mut Schedule,
+    ) -> Option<Duration> {
+        self.failed(number, elapsed, fault, schedule).ok()
     }
 }

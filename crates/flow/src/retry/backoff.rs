@@ -12,7 +12,7 @@ use super::jitter::{Jitter, Span};
 /// The n-th wait is `initial · factor^(n-1)`, at most `cap`, spread by a [`Jitter`]. Once a wait would end later than `total`
 /// after the start, there is none. By default: 500 ms, × 1.5, 60 s, 15 minutes, [`Jitter::Full`].
 ///
-/// These are the figures; [`waits`](Self::waits) begins a schedule by them. Neither reads a clock, and no figure
+/// These are the figures; [`schedule`](Self::schedule) begins a schedule by them. Neither reads a clock, and no figure
 /// overflows: what is too long to write down is [`Duration::MAX`].
 ///
 /// # Examples
@@ -20,7 +20,7 @@ use super::jitter::{Jitter, Span};
 /// use std::time::Duration;
 /// use tollgate_flow::{Backoff, Jitter};
 ///
-/// let mut waits = Backoff::new().jitter(Jitter::None).total(Duration::from_secs(2)).waits();
+/// let mut waits = Backoff::new().jitter(Jitter::None).total(Duration::from_secs(2)).schedule();
 /// let mut rng = fastrand::Rng::with_seed(1);
 /// assert_eq!(waits.next(Duration::ZERO, &mut rng), Some(Duration::from_millis(500)));
 /// assert_eq!(waits.next(Duration::from_millis(500), &mut rng), Some(Duration::from_millis(750)));
@@ -87,7 +87,7 @@ impl Backoff {
     }
 
     /// The waits, from the first.
-    pub fn waits(&self) -> Waits {
+    pub fn schedule(&self) -> Schedule {
         let initial = self.initial.min(self.cap);
         // Only the curve is backon's. Its jitter adds up to the wait again, none of ours, and its total counts the waits
         // without the attempts between them; both panic near Duration::MAX.
@@ -97,7 +97,7 @@ impl Backoff {
             .with_max_delay(self.cap)
             .without_max_times()
             .build();
-        Waits { backoff: *self, curve, previous: initial }
+        Schedule { backoff: *self, curve, previous: initial }
     }
 }
 
@@ -107,16 +107,16 @@ impl Default for Backoff {
     }
 }
 
-/// The waits of one piece of work, one after the other; made by [`Backoff::waits`].
+/// The waits of one piece of work, one after the other; made by [`Backoff::schedule`].
 #[derive(Debug)]
-pub struct Waits {
+pub struct Schedule {
     backoff: Backoff,
     curve: backon::ExponentialBackoff,
     /// The last wait, of which [`Jitter::Decorrelated`] makes the next.
     previous: Duration,
 }
 
-impl Waits {
+impl Schedule {
     /// The next wait, if it ends in time: `elapsed` is the time since the start.
     pub fn next(&mut self, elapsed: Duration, rng: &mut Rng) -> Option<Duration> {
         self.next_after(Duration::ZERO, elapsed, rng)
@@ -151,7 +151,7 @@ mod tests {
 
     fn all(backoff: Backoff) -> Vec<Duration> {
         let mut rng = Rng::with_seed(7);
-        let (mut waits, mut elapsed) = (backoff.waits(), Duration::ZERO);
+        let (mut waits, mut elapsed) = (backoff.schedule(), Duration::ZERO);
         std::iter::from_fn(|| {
             let wait = waits.next(elapsed, &mut rng)?;
             elapsed += wait;
@@ -194,7 +194,7 @@ mod tests {
             Backoff::new().initial(Duration::MAX).factor(f32::MAX).cap(Duration::MAX).total(Duration::MAX);
         let mut rng = Rng::with_seed(7);
         for jitter in Jitter::ALL {
-            let mut waits = longest.jitter(jitter).waits();
+            let mut waits = longest.jitter(jitter).schedule();
             for _ in 0..100 {
                 assert!(waits.next(Duration::MAX, &mut rng).is_some(), "{jitter:?}");
                 assert!(
@@ -203,13 +203,13 @@ mod tests {
                 );
             }
         }
-        let mut waits = longest.jitter(Jitter::None).waits();
+        let mut waits = longest.jitter(Jitter::None).schedule();
         assert_eq!(waits.next(Duration::MAX, &mut rng), Some(Duration::MAX));
     }
 
     #[test]
     fn a_huge_factor_reaches_the_cap_at_once_and_stays_for_millions_of_tries() {
-        let mut waits = Backoff::new().factor(f32::MAX).jitter(Jitter::None).total(Duration::MAX).waits();
+        let mut waits = Backoff::new().factor(f32::MAX).jitter(Jitter::None).total(Duration::MAX).schedule();
         let mut rng = Rng::with_seed(7);
         assert_eq!(waits.next(Duration::ZERO, &mut rng), Some(500 * MS));
         for _ in 0..3_000_000 {
@@ -221,7 +221,7 @@ mod tests {
     fn no_wait_at_all_is_a_schedule_too() {
         let mut rng = Rng::with_seed(7);
         for jitter in Jitter::ALL {
-            let mut waits = Backoff::new().initial(Duration::ZERO).jitter(jitter).waits();
+            let mut waits = Backoff::new().initial(Duration::ZERO).jitter(jitter).schedule();
             assert_eq!(waits.next(Duration::ZERO, &mut rng), Some(Duration::ZERO));
             assert_eq!(waits.next(Duration::ZERO, &mut rng), Some(Duration::ZERO));
         }
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_stated_wait_beyond_the_total_ends_the_schedule_at_once() {
-        let mut waits = Backoff::new().jitter(Jitter::None).total(Duration::from_secs(30)).waits();
+        let mut waits = Backoff::new().jitter(Jitter::None).total(Duration::from_secs(30)).schedule();
         let mut rng = Rng::with_seed(7);
         assert_eq!(waits.next_after(Duration::from_secs(31), Duration::ZERO, &mut rng), None);
         assert_eq!(
@@ -257,7 +257,7 @@ mod tests {
             let stated = stated as u32 * MS;
             let backoff = Backoff::new().jitter(jitter).total(Duration::MAX);
             // Two schedules with the same random numbers, one of which is told how long to wait.
-            let (mut free, mut told) = (backoff.waits(), backoff.waits());
+            let (mut free, mut told) = (backoff.schedule(), backoff.schedule());
             let (mut rng, mut same) = (Rng::with_seed(seed), Rng::with_seed(seed));
             for _ in 0..tries {
                 let own = free.next(Duration::ZERO, &mut rng).unwrap();
@@ -275,7 +275,7 @@ mod tests {
         ) {
             let (initial, cap) = (Duration::from_secs(initial), Duration::from_secs(cap));
             let backoff = Backoff::new().initial(initial).cap(cap).jitter(Jitter::ALL[pick]).total(Duration::MAX);
-            let mut waits = backoff.factor(factor.min(f32::MAX)).waits();
+            let mut waits = backoff.factor(factor.min(f32::MAX)).schedule();
             let mut rng = Rng::with_seed(seed);
             for _ in 0..20 {
                 let wait = waits.next(Duration::from_secs(elapsed), &mut rng).unwrap();

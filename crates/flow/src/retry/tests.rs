@@ -263,8 +263,8 @@ fn the_number_of_tries_does_not_overflow() {
     assert_eq!(work.next_attempt().unwrap().number, u32::MAX);
     assert!(work.failed(LATER).is_ok());
     let bounded = retry.clone().tries(u32::MAX);
-    assert_eq!(bounded.next(u32::MAX, Again::Later, Duration::ZERO, &mut work.waits), Err(Why::Tries));
-    assert!(bounded.next(u32::MAX - 1, Again::Later, Duration::ZERO, &mut work.waits).is_ok());
+    assert_eq!(bounded.next(u32::MAX, Again::Later, Duration::ZERO, &mut work.schedule), Err(Why::Tries));
+    assert!(bounded.next(u32::MAX - 1, Again::Later, Duration::ZERO, &mut work.schedule).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
