@@ -188,7 +188,7 @@ impl<J, V> Run<J, V> {
         }
     }
 
-    /// WaitTimes for the next attempt of a job that has a slot already: while the run is paused or held, and at the gate.
+    /// Waits for the next attempt of a job that has a slot already: while the run is paused or held, and at the gate.
     pub(super) async fn next_turn(&self, cost: u64) -> Result<Option<Paid>, WaitError> {
         loop {
             self.until_open().await;
