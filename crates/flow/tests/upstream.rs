@@ -14,7 +14,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tollgate::{Clock, Limiter, MonotonicClock, Quota, Tick};
-use tollgate_flow::{Again, Backoff, Fault, Feedback, OrFault, Pool, RateControl, Retry};
+use tollgate_flow::{Again, Backoff, Fault, Feedback, Hedge, OrFault, Pool, RateControl, Retry, Time};
 
 const JOBS: usize = 2_000;
 const RATE: u64 = 50;
@@ -26,6 +26,8 @@ enum Tells {
     Fields,
     /// Not at all; and it allows half as much after half of the jobs.
     Nothing,
+    /// It is down: it refuses everything.
+    Outage,
 }
 
 /// The server, and what it has answered.
@@ -58,7 +60,7 @@ impl Upstream {
         let answers = self.answers.lock().unwrap();
         let within = |at: Tick| from < at && at <= to;
         let passed = answers.iter().filter(|(at, status)| within(*at) && status.is_success()).count();
-        passed as f64 / (rate as f64 * to.since(from).as_secs_f64())
+        to_f64(passed) / (to_f64(rate) * to.since(from).as_secs_f64())
     }
 
     /// When the `n`th answer of this kind was given.
@@ -69,9 +71,17 @@ impl Upstream {
     }
 }
 
+fn to_f64(count: impl TryInto<u32>) -> f64 {
+    f64::from(count.try_into().ok().expect("a few thousand"))
+}
+
 async fn answer(State(upstream): State<Upstream>) -> impl IntoResponse {
     let decision = upstream.limiter.check();
-    let status = if decision.is_allowed() { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
+    let status = match upstream.tells {
+        Tells::Outage => StatusCode::SERVICE_UNAVAILABLE,
+        _ if decision.is_allowed() => StatusCode::OK,
+        _ => StatusCode::TOO_MANY_REQUESTS,
+    };
     let passed = {
         let mut answers = upstream.answers.lock().unwrap();
         answers.push((upstream.limiter.clock().now(), status));
@@ -161,4 +171,55 @@ async fn a_limit_that_nobody_announces_and_that_halves_is_kept_and_used() {
     assert_hardly_any_refused(&upstream);
     assert_most_is_used(&upstream, RATE, 400..JOBS / 2);
     assert_most_is_used(&upstream, RATE / 2, JOBS / 2 + 200..JOBS - 50);
+}
+
+/// A thousand jobs at 500 a second, and nobody is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_an_outage_retries_add_a_fifth_and_ten_a_second() {
+    let (upstream, address) = Upstream::start(Tells::Outage).await;
+    let (time, client) = (Time::tokio(), reqwest::Client::new());
+    let retry = Retry::new().tries(5).backoff(Backoff::new().initial(Duration::from_millis(5)));
+    let start = time.now();
+    let pool = Pool::new(32).gate(Limiter::new(Quota::per_second(500).burst(10))).retry(retry);
+    let mut outcomes = pool.run(0..1_000, move |_, _| {
+        let (client, address) = (client.clone(), address.clone());
+        async move { ask(&client, &address).await }
+    });
+    while let Some(outcome) = outcomes.next().await {
+        assert!(outcome.result.is_err(), "nobody is there");
+    }
+    let seconds = time.now().since(start).as_secs_f64();
+    let retries = to_f64(upstream.count(StatusCode::SERVICE_UNAVAILABLE) - 1_000);
+    println!("{retries} retries of 1000 jobs in {seconds:.2} s");
+    // What is left over from the ten seconds before the first job counts as well.
+    assert!(retries <= 200.0 + 10.0 * seconds + 100.0, "{retries} retries in {seconds} s");
+    assert!(retries >= 200.0, "{retries} retries: the budget was there to be used");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_an_outage_hedges_add_a_twentieth() {
+    let (upstream, address) = Upstream::start(Tells::Outage).await;
+    let (client, hedge) = (reqwest::Client::new(), Hedge::new());
+    let mut outcomes = Pool::new(32).run(0..1_000, move |_, _| {
+        let (client, address, hedge) = (client.clone(), address.clone(), hedge.clone());
+        async move { hedge.run(0..3, |_| ask(&client, &address)).await.map_err(Fault::from) }
+    });
+    while let Some(outcome) = outcomes.next().await {
+        assert!(outcome.result.is_err(), "nobody is there");
+    }
+    let extra = upstream.count(StatusCode::SERVICE_UNAVAILABLE) - 1_000;
+    println!("{extra} extra requests for 1000 jobs");
+    assert!(
+        (45..=50).contains(&extra),
+        "{extra} extra requests: a twentieth is 50, and was there to be used"
+    );
+}
+
+async fn ask(client: &reqwest::Client, address: &str) -> Result<(), Fault> {
+    let answer = client.get(address).send().await.or_fault("the server does not answer")?;
+    if answer.status().is_success() {
+        Ok(())
+    } else {
+        Err(Fault::untraced("refused").try_again(Again::Later))
+    }
 }
