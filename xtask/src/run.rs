@@ -42,6 +42,17 @@ pub(crate) fn works(line: &str) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
+/// Whether a line for the shell succeeds; says nothing.
+pub(crate) fn works_in_shell(line: &str) -> bool {
+    let status = Command::new("sh")
+        .args(["-c", line])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    status.is_ok_and(|status| status.success())
+}
+
 /// The command as one would type it.
 fn show(command: &Command) -> String {
     let quoted = |word: &str| if word.contains(' ') { format!("\"{word}\"") } else { word.to_string() };

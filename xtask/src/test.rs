@@ -10,6 +10,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut report = Report::default();
     component("rustfmt", "cargo fmt --version")?;
     component("clippy", "cargo clippy --version")?;
+    package("redis-server", "redis-server --version")?;
+    package("postgresql", "command -v postgres || ls /usr/lib/postgresql/*/bin/postgres")?;
 
     report.step("format", &mut command("cargo fmt --all --check"))?;
     // Clippy also checks that nothing newer than `rust-version` is used.
@@ -34,6 +36,21 @@ fn component(name: &str, probe: &str) -> Result<(), Failure> {
     }
     println!("{name} is not installed: adding it");
     run::run(&mut command(&format!("rustup component add {name}")))
+}
+
+/// Makes sure that one of the system's packages is there: tests use real servers.
+fn package(name: &str, probe: &str) -> Result<(), Failure> {
+    if run::works_in_shell(probe) {
+        return Ok(());
+    }
+    println!("{name} is not installed: adding it");
+    let install = format!("apt-get install --yes --quiet --no-install-recommends {name}");
+    let as_root = if run::works_in_shell("test $(id -u) = 0") { "" } else { "sudo " };
+    run::run(&mut command(&format!("{as_root}apt-get update --quiet")))?;
+    let installed = run::run(&mut command(&format!("{as_root}{install}")));
+    installed.map_err(|_| {
+        Failure::Step(format!("{name} could not be installed: please install it, then try again"))
+    })
 }
 
 /// Where cargo puts what it builds.

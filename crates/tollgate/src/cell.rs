@@ -45,6 +45,38 @@ pub struct One {
     pub plan: LevelPlan,
 }
 
+/// How far a state that is a level stands from being fresh.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// The level.
+    pub level: u64,
+    /// How far it is above the floor.
+    pub above: u64,
+    /// What one unit of cost adds to it.
+    pub unit: u64,
+    /// The most that can be had at once, in units of cost.
+    pub limit: u64,
+}
+
+impl Standing {
+    /// A quarter of the limit, as a distance between levels.
+    pub fn quarter(&self) -> u64 {
+        (self.limit / 4).max(1).saturating_mul(self.unit)
+    }
+
+    /// Whether it is at least that far above the floor.
+    pub fn keeps_distance(&self) -> bool {
+        self.above >= self.quarter()
+    }
+
+    /// Whether it would be if `claim` were the last that was taken, and came back.
+    pub fn would_keep_distance(&self, claim: Claim) -> bool {
+        let floor = self.level.saturating_sub(self.above);
+        let size = self.unit.saturating_mul(claim.cost);
+        claim.mark >= floor.saturating_add(size).saturating_add(self.quarter())
+    }
+}
+
 /// What is to be taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Taking<P> {
@@ -167,6 +199,12 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
 
     /// Whether all of a claim could be given back, so that somebody else may have it instead.
     fn holds_all(&self, claim: Claim, now: Tick) -> bool;
+
+    /// Where the state stands; `None` if it is not a level.
+    fn standing(&self, now: Tick) -> Option<Standing> {
+        let _ = now;
+        None
+    }
 
     /// Charges, whether it fits or not.
     fn charge(&self, extra: u64, now: Tick);

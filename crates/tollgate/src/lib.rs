@@ -35,6 +35,7 @@ mod name;
 mod queue;
 mod reservation;
 mod sometimes;
+mod spare;
 mod sync;
 mod timer;
 mod wait;

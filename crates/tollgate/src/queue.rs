@@ -19,6 +19,7 @@ use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
 use crate::cell::{Cell, Held, Prepared, Retuned, Taken};
 use crate::clock::Clock;
 use crate::name::Name;
+use crate::spare::Spare;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::timer::Timer;
 use crate::wait::{Grant, Phase, WaitError, Waiter};
@@ -56,6 +57,8 @@ struct Queue<A: Held, C> {
     alarm: Option<(Arc<Alarm<A, C>>, Tick)>,
     /// The latest changes of quota, so that older claims can still be given back.
     changes: VecDeque<Change<A>>,
+    /// What may go to turns that lay unseen for long.
+    spare: Spare,
 }
 
 /// A change of quota, and how far the state had fallen by then.
@@ -122,6 +125,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
             tail: None,
             alarm: None,
             changes: VecDeque::new(),
+            spare: Spare::default(),
         };
         let (fallen, generation, closed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (cell, queue) = (A::Cell::new(algorithm), Mutex::new(queue));
@@ -150,6 +154,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
     pub(crate) fn reset(self: &Arc<Self>, now: Tick) {
         let mut queue = lock(&self.queue);
         queue.changes.clear();
+        queue.spare.forget();
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.cell.put(A::State::default());
         queue.tail = None;
@@ -371,14 +376,13 @@ impl<A: Held, C: Clock> Shared<A, C> {
         while queue.line.front().is_some_and(|waiter| !waiter.is_waiting()) {
             queue.line.pop_front();
         }
-        let next = queue.line.front().filter(|next| next.cost == claim.cost);
-        let worth = self.worth(&queue, claim, grant.epoch);
-        let Some(next) = next.filter(|_| worth.is_some_and(|worth| self.cell.holds_all(worth, now))) else {
+        let fits = queue.line.front().is_some_and(|next| next.cost == claim.cost);
+        if !fits || !self.may_hand_on(&mut queue, claim, grant.epoch, now) {
             return self.take_back(queue, claim, claim.cost, grant.epoch, now);
-        };
+        }
+        let next = queue.line.pop_front().expect("somebody is there whom it fits");
         let grant = Grant { claim: Some(Claim { act: now, ..claim }), ..grant };
         let wakers = next.resolve(Phase::Granted(grant)).into_iter().collect();
-        queue.line.pop_front();
         queue.waiting -= 1;
         queue.tail = None;
         if queue.waiting == 0 {
@@ -386,6 +390,22 @@ impl<A: Held, C: Clock> Shared<A, C> {
         }
         drop(queue);
         wake_all(wakers);
+    }
+
+    fn may_hand_on(&self, queue: &mut Queue<A, C>, claim: Claim, epoch: Epoch, now: Tick) -> bool {
+        let standing = self.cell.standing(now);
+        let Some(worth) = self.worth(queue, claim, epoch) else {
+            return false;
+        };
+        let holds_all = self.cell.holds_all(worth, now);
+        if holds_all && standing.is_some_and(|standing| standing.would_keep_distance(worth)) {
+            return true;
+        }
+        if queue.spare.use_for(claim, standing, now) {
+            return true;
+        }
+        queue.spare.forget();
+        holds_all
     }
 
     /// Gives back part of a claim, and lets those who wait have it.
@@ -403,6 +423,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         let is_whole = fallen == epoch.fallen && generation == epoch.generation;
         if is_whole && self.cell.undo(claim, rise) {
             queue.tail = None;
+            queue.spare.forget();
             self.serve(queue, now);
         } else {
             self.take_back(queue, claim, claim.cost, epoch, now);
@@ -431,6 +452,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
             self.cell.give_back_carried(back, now);
         }
         queue.tail = None;
+        queue.spare.forget();
         self.serve(queue, now);
     }
 
@@ -460,6 +482,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
     pub(crate) fn set_quota(self: &Arc<Self>, quota: Quota, now: Tick) {
         let mut queue = lock(&self.queue);
         queue.quota = quota;
+        queue.spare.forget();
         let retuned = self.cell.retune(now, quota);
         if queue.changes.len() == CHANGES_KEPT {
             queue.changes.pop_front();
@@ -543,6 +566,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
                 queue.waiting -= 1;
                 continue;
             }
+            queue.spare.watch(self.cell.standing(now));
             let Taken { decision, claim } = self.cell.take(now, Ask::now(head.cost));
             if !decision.is_allowed() {
                 if let Some(wait) = decision.retry_after() {
@@ -554,6 +578,9 @@ impl<A: Held, C: Clock> Shared<A, C> {
             served.cost = served.cost.saturating_add(head.cost);
             queue.waiting -= 1;
             queue.tail = None; // it may have come later than projected
+            if let Some(claim) = claim {
+                queue.spare.took(claim, || self.clock.now());
+            }
             served.wakers.extend(head.resolve(Phase::Granted(Grant { decision, claim, epoch })));
             queue.line.pop_front();
         }

@@ -1,6 +1,7 @@
 //! The queue, under a clock that is moved by hand: every grant has one right moment.
 #![cfg(not(loom))]
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use tollgate::{
     AnyAlgorithm, Clock, Kind, Limiter, ManualClock, Quota, Reservation, Tick, TokenBucket, Wait, WaitError,
 };
+use tollgate_sim::history::{Operation, largest_excess};
 
 type Bucket = Limiter<TokenBucket, ManualClock>;
 type Outcome = Result<Reservation<TokenBucket, ManualClock>, WaitError>;
@@ -393,6 +395,55 @@ fn a_grant_dropped_late_is_not_handed_on_as_if_no_time_had_passed() {
     clock.advance(millis(2_000));
     let next = third.poll().expect("its turn").expect("in time").act_time();
     assert!(next.since(act) >= Duration::from_secs(1), "{act} and {next} are too close");
+}
+
+/// A bucket of eight that is always nearly empty, and a line that never ends: what lies unseen for three times as long as the
+/// bucket takes to fill is dropped all at once.
+fn dropped_after_three_fillings(unseen: usize) -> (usize, Vec<Operation>) {
+    let (limiter, clock) = bucket(Quota::per_second(8).burst(8));
+    assert!(limiter.allow_n(8));
+    let mut line: VecDeque<_> = (0..200).map(|_| Waiting::new(limiter.wait())).collect();
+    clock.advance(millis(125)); // from the first grant on the bucket is watched
+    let _ = line.pop_front().expect("in line").poll().expect("its turn").expect("in time");
+    clock.advance(millis(125 * unseen as u64));
+    let lost: Vec<_> = line.drain(..unseen).collect();
+    assert!(lost.iter().all(Waiting::was_woken));
+    let mut served = Vec::new();
+    for _ in 0..24 {
+        clock.advance(millis(125));
+        collect(&mut line, &mut served);
+    }
+    let before = served.len();
+    drop(lost);
+    collect(&mut line, &mut served);
+    let handed_on = served.len() - before;
+    for _ in 0..24 {
+        clock.advance(millis(125));
+        collect(&mut line, &mut served);
+    }
+    (handed_on, served)
+}
+
+/// Picks up what was granted.
+fn collect(line: &mut VecDeque<Waiting<'_>>, served: &mut Vec<Operation>) {
+    while let Some(turn) = line.front_mut().and_then(Waiting::poll) {
+        served.push(Operation::at(turn.expect("in time").act_time().as_nanos(), 1));
+        line.pop_front();
+    }
+}
+
+#[test]
+fn in_a_busy_line_a_turn_goes_to_the_next_however_long_it_lay_unseen() {
+    let (handed_on, served) = dropped_after_three_fillings(2);
+    assert_eq!((handed_on, served.len()), (2, 48 + 2));
+}
+
+#[test]
+fn many_turns_that_lay_unseen_break_no_bound() {
+    let (handed_on, served) = dropped_after_three_fillings(8);
+    assert_eq!(handed_on, 2, "a quarter of the burst");
+    let worst = largest_excess(Quota::per_second(8).burst(8), &served).expect("somebody was served");
+    assert!(!worst.is_violation(), "{worst:?}");
 }
 
 #[test]

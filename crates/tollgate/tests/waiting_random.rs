@@ -146,3 +146,40 @@ fn late_alarms_and_dropped_grants_break_no_bound() {
         assert_fair(quota, world.served, seed);
     }
 }
+
+/// A line that never ends, and turns that lie unseen for up to many times as long as the bucket takes to fill, and are then dropped.
+#[test]
+fn turns_dropped_long_after_they_were_granted_break_no_bound() {
+    let mut handed_on_late = 0;
+    for seed in seeds(300) {
+        let (rate, burst) = [(100, 4), (100, 10), (1_000, 50)][seed as usize % 3];
+        let quota = Quota::per_second(rate).burst(burst);
+        let limiter = Limiter::builder(quota).clock(ManualClock::new()).build();
+        let mut world = World::new(&limiter, seed);
+        for _ in 0..400 {
+            while limiter.waiting() < 20 {
+                world.arrive(1);
+            }
+            let span = Duration::from_nanos(1_000_000_000 / rate).mul_f64(3.0 * world.random.f64());
+            if world.random.f64() < 0.05 {
+                world.clock.set(world.clock.now() + span); // a late alarm
+            }
+            world.clock.advance(span);
+            let waiting = limiter.waiting();
+            for _ in 0..world.random.usize(..3) {
+                let granted = world.line.len() - limiter.waiting();
+                if granted > 0 {
+                    let index = world.random.usize(..granted);
+                    world.line.remove(index);
+                }
+            }
+            handed_on_late += waiting - limiter.waiting();
+            if world.random.f64() < 0.02 {
+                world.collect(1);
+            }
+        }
+        world.collect(1);
+        assert_fair(quota, world.served, seed);
+    }
+    assert!(handed_on_late > 100, "{handed_on_late} turns were handed on");
+}

@@ -7,7 +7,7 @@ use tollgate_core::{
 
 use super::atomic::LevelPlan;
 use super::locked::LockedPlan;
-use super::{AtomicCell, Cell, LockedCell, One, Prepared, Retuned, Taken, Taking};
+use super::{AtomicCell, Cell, LockedCell, One, Prepared, Retuned, Standing, Taken, Taking};
 
 /// A cell for any algorithm: atomic where one word is enough, locked otherwise.
 #[derive(Debug)]
@@ -209,6 +209,10 @@ impl Cell<AnyAlgorithm> for AnyCell {
 
     fn holds_all(&self, claim: Claim, now: Tick) -> bool {
         each!(self, cell => cell.holds_all(claim, now))
+    }
+
+    fn standing(&self, now: Tick) -> Option<Standing> {
+        each!(self, cell => cell.standing(now))
     }
 
     fn charge(&self, extra: u64, now: Tick) {

@@ -28,7 +28,7 @@ use tollgate_core::{
     Algorithm, Ask, Band, CLOSED, CURVE_WORDS, Claim, Curve, Decision, GiveBack, HELD, Quota, Step, Tick,
 };
 
-use super::{Cell, Held, One, Prepared, Retuned, Taken, Taking};
+use super::{Cell, Held, One, Prepared, Retuned, Standing, Taken, Taking};
 use crate::sync::{AtomicU64, Ordering, fence, give_way};
 
 /// A cell for algorithms whose state is one word: lock-free, and a refusal writes nothing.
@@ -460,6 +460,12 @@ where
         let size = curve.unit().checked_mul(claim.cost);
         let restored = size.is_none_or(|size| claim.mark < curve.floor(now).saturating_add(size));
         !restored && next.is_some_and(|next| Some(level - next) == size)
+    }
+
+    fn standing(&self, now: Tick) -> Option<Standing> {
+        let (curve, level) = self.snapshot();
+        let above = level.saturating_sub(curve.floor(now));
+        Some(Standing { level, above, unit: curve.unit(), limit: curve.limit() })
     }
 
     fn charge(&self, extra: u64, now: Tick) {

@@ -28,7 +28,7 @@ use tollgate_core::{
 
 use super::atomic::{AtomicCell, LevelPlan};
 use super::lanes::{Filled, Lanes};
-use super::{Cell, One, Prepared, Retuned, Taken};
+use super::{Cell, One, Prepared, Retuned, Standing, Taken};
 use crate::sync::{AtomicU64, Ordering};
 
 /// A cell for a token bucket with tokens out on lease.
@@ -248,6 +248,10 @@ impl Cell<Sharded> for LeasedCell {
 
     fn holds_all(&self, claim: Claim, now: Tick) -> bool {
         self.bucket.holds_all(claim, now)
+    }
+
+    fn standing(&self, now: Tick) -> Option<Standing> {
+        self.bucket.standing(now)
     }
 
     fn charge(&self, extra: u64, now: Tick) {
