@@ -106,15 +106,7 @@ impl Limit {
         if let Some(key) = partition_key {
             item = item.parameter(KeyRef::constant("pk"), key);
         }
-        item.finish();
-    }
-
-    /// As until draft 07: `100;w=60`. Nothing if there is no window to tell.
-    pub(crate) fn write_older_policy(&self, list: &mut ListSerializer<String>) {
-        if let Some(window) = self.window_seconds() {
-            let item = list.bare_item(integer(self.count()));
-            item.parameter(KeyRef::constant("w"), integer(window)).finish();
-        }
+        _ = item.finish();
     }
 
     pub(crate) fn name_item(&self) -> &StringRef {
@@ -134,7 +126,7 @@ impl Limit {
     }
 
     /// The window, if it is whole seconds: fields cannot say any other.
-    fn window_seconds(&self) -> Option<u64> {
+    pub(crate) fn window_seconds(&self) -> Option<u64> {
         let Measure::Rate(_, quota) = self.measure else {
             return None;
         };

@@ -140,7 +140,7 @@ fn push_string(json: &mut String, text: &str) {
         match c {
             '"' | '\\' => json.extend(['\\', c]),
             '\0'..='\x1f' => {
-                write!(json, "\\u{:04x}", u32::from(c)).expect("a string takes all that is written")
+                write!(json, "\\u{:04x}", u32::from(c)).expect("a string takes all that is written");
             }
             _ => json.push(c),
         }

@@ -143,7 +143,7 @@ fn write_limit(standing: &Standing<'_>, list: &mut ListSerializer<String>) {
     if let Some(key) = standing.key() {
         item = item.parameter(KeyRef::constant("pk"), key);
     }
-    item.finish();
+    _ = item.finish();
 }
 
 fn policies(standings: &[Standing<'_>]) -> HeaderValue {
@@ -221,15 +221,20 @@ impl Numbers {
 /// What structured fields can count to.
 const MOST: u64 = 999_999_999_999_999;
 
-/// The tightest first. Two policies must not have the same number: the older drafts tell them apart by it.
+/// `100;w=60, 1000;w=3600`, the tightest first.
+///
+/// Two policies must not have the same number, since that is what tells them apart. The tightest keeps its number even if it has
+/// no window to tell: another's would be taken for its.
 fn older_policies(standings: &[Standing<'_>], headers: &mut HeaderMap) {
-    let mut list = ListSerializer::new();
-    let mut said = Vec::new();
-    for standing in tightest(standings).into_iter().chain(told(standings)) {
-        let limit = standing.limit();
-        if !said.contains(&limit.count()) {
-            said.push(limit.count());
-            limit.write_older_policy(&mut list);
+    let (mut list, mut said) = (ListSerializer::new(), Vec::new());
+    for (index, standing) in tightest(standings).into_iter().chain(told(standings)).enumerate() {
+        let (count, window) = (integer(standing.limit().count()), standing.limit().window_seconds());
+        if said.contains(&count) || (index > 0 && window.is_none()) {
+            continue;
+        }
+        said.push(count);
+        if let Some(window) = window {
+            _ = list.bare_item(count).parameter(KeyRef::constant("w"), integer(window));
         }
     }
     let policies = field_value(list);

@@ -63,8 +63,8 @@ fn caller(element: &[u8]) -> Option<IpAddr> {
     loop {
         rest = rest.trim_ascii_start();
         if !rest.is_empty() && rest[0] != b';' {
-            let (name, value, after) = pair(rest)?;
-            if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
+            let (pair, after) = pair(rest)?;
+            if pair.name.eq_ignore_ascii_case(b"for") && found.replace(pair.value).is_some() {
                 return None;
             }
             rest = after.trim_ascii_start();
@@ -77,15 +77,21 @@ fn caller(element: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A name, its value, and what follows.
-fn pair(text: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>, &[u8])> {
+/// `name=value`, or `name="value"`.
+struct Pair<'a> {
+    name: &'a [u8],
+    value: Cow<'a, [u8]>,
+}
+
+/// The pair that stands first, and what follows it.
+fn pair(text: &[u8]) -> Option<(Pair<'_>, &[u8])> {
     let equals = text.iter().position(|byte| !is_token_byte(*byte))?;
     let (name, value) = (&text[..equals], text[equals..].strip_prefix(b"=")?);
     let (value, after) = match value.strip_prefix(b"\"") {
         Some(string) => quoted(string)?,
         None => bare(value),
     };
-    (!name.is_empty() && !value.is_empty()).then_some((name, value, after))
+    (!name.is_empty() && !value.is_empty()).then_some((Pair { name, value }, after))
 }
 
 /// What a quoted string says, its first quote already gone, and what follows it.

@@ -6,15 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// it is `unknown`, an obfuscated identifier such as `_hidden`, or nothing of the kind.
 pub(super) fn strict(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
-    let (address, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (address, port) = rest.split_once(']')?;
-            (IpAddr::V6(address.parse::<Ipv6Addr>().ok()?), port)
-        }
-        None => {
-            let (address, port) = text.split_at(text.find(':').unwrap_or(text.len()));
-            (IpAddr::V4(address.parse::<Ipv4Addr>().ok()?), port)
-        }
+    let (address, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        (IpAddr::V6(address.parse::<Ipv6Addr>().ok()?), port)
+    } else {
+        let (address, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+        (IpAddr::V4(address.parse::<Ipv4Addr>().ok()?), port)
     };
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then(|| address.to_canonical())
 }
