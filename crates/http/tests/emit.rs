@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode};
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, AnyAlgorithm, AnyState, Ask, Decision, Kind, Quota, Tick, Verdict};
+use tollgate_core::{
+    Algorithm, AnyAlgorithm, AnyState, Ask, Decision, Kind, Quota, Tick, TokenBucket, Verdict,
+};
 use tollgate_http::{Budget, Form, Limit, Problem, ProblemType, Standing, Unit, Writer, read};
 
 const SECOND: u64 = 1_000_000_000;
@@ -58,6 +60,33 @@ fn the_drafts_own_examples() {
     );
     let trial = default.after(allowed(999, NEVER)).partition_key(b"trial121323");
     assert_eq!(written(Form::Draft11, &[trial])["ratelimit"], r#""default";r=999;pk=:dHJpYWwxMjEzMjM=:"#);
+}
+
+#[test]
+fn a_token_bucket_counts_down() {
+    let quota = Quota::per_minute(60).burst(4);
+    let limit = Limit::new("a", Kind::TokenBucket, quota).unwrap();
+    let (bucket, mut state) = (TokenBucket::new(quota), 0);
+    let mut ask = |millis| {
+        let now = Tick::from_nanos(millis * 1_000_000);
+        let headers = written(Form::Draft11, &[limit.after(bucket.step(&mut state, now, Ask::now(1)))]);
+        let text = |name| headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
+        (text("ratelimit"), text("retry-after"))
+    };
+    // One comes back every second. As long as there are any, the time is until all four are there; then, until the next.
+    let expected = [
+        (0, r#""a";r=3;t=1"#, ""),
+        (0, r#""a";r=2;t=2"#, ""),
+        (0, r#""a";r=1;t=3"#, ""),
+        (0, r#""a";r=0;t=1"#, ""),
+        (0, r#""a";r=0;t=1"#, "1"),
+        (500, r#""a";r=0;t=1"#, "1"),
+        (2_500, r#""a";r=1;t=3"#, ""),
+        (2_500, r#""a";r=0;t=1"#, ""),
+    ];
+    for (millis, ratelimit, retry_after) in expected {
+        assert_eq!(ask(millis), (ratelimit.to_owned(), retry_after.to_owned()), "at {millis} ms");
+    }
 }
 
 #[test]
@@ -241,6 +270,16 @@ fn problems_name_what_was_violated() {
     assert_eq!(json, expected);
     assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(answer.headers()["content-type"], "application/problem+json");
+}
+
+#[test]
+fn every_character_that_json_escapes_is_escaped() {
+    for c in '\0'..='\u{a0}' {
+        let name = c.to_string();
+        let problem = Problem::new(ProblemType::QuotaExceeded).violated([name.as_str()]).to_json();
+        let json: serde_json::Value = serde_json::from_str(&problem).unwrap();
+        assert_eq!(json["violated-policies"][0], name, "{c:?}");
+    }
 }
 
 #[test]
