@@ -22,7 +22,7 @@ use tollgate::{Clock, MonotonicClock};
 pub use again::Again;
 pub use catch::{Catch, Panicked, catch};
 pub use error::{FaultError, OrFault};
-use error::{causes, said_by};
+use error::{causes, said_by, speaks_for_itself};
 pub use id::{FaultId, NoFaultId};
 use place::Origin;
 pub use place::Place;
@@ -36,25 +36,27 @@ pub use place::Place;
 /// - The programmer sees the same record by `Debug`, which is also what a failing `main` prints.
 ///
 /// Make one with [`new`](Self::new), or from an error with [`or_fault`](OrFault::or_fault). Layers above add a message
-/// of their own with `or_fault`, and context with [`with`](Self::with); the id, the time and the place stay those of the
-/// beginning.
+/// of their own with `or_fault`, and context with [`with`](Self::with); the id, the time and the place stay those of
+/// the beginning.
 ///
 /// # Unexpected faults
-/// `?` turns any [`std::error::Error`] into an *unexpected* fault. That somebody forgot to say what the error means is a bug,
-/// and it is shown as one: "something unexpected happened", with an id, and never the error's own words, which were
-/// not written for users. Those are in the record. The errors of this crate and of `tollgate` which are made for people
-/// ([`Elapsed`](crate::Elapsed), [`WaitError`](tollgate::WaitError), [`Refused`](tollgate::Refused),
-/// [`GateRefused`](tollgate::GateRefused)) are not unexpected: they speak for themselves.
+/// `?` turns any [`std::error::Error`] into an *unexpected* fault. That somebody forgot to say what the error means is
+/// a bug, and it is shown as one: "something unexpected happened", with an id, and never the error's own words, which
+/// were not written for users. Those are in the record. The errors of this crate and of `tollgate` which are made for
+/// people ([`Ended`](crate::Ended), [`Elapsed`](crate::Elapsed), [`WaitError`](tollgate::WaitError),
+/// [`Refused`](tollgate::Refused), [`GateRefused`](tollgate::GateRefused)) are not unexpected: they speak for
+/// themselves.
 ///
 /// # Where
-/// A fault knows the source line that made it, and the backtrace. [`place`](Self::place) is a short hash of both, to group like
-/// faults; it says what it is made of.
+/// A fault knows the source line that made it, and the backtrace. [`place`](Self::place) is a short hash of both, to
+/// group like faults; it says what it is made of.
 ///
 /// # Performance
 /// One pointer wide. Making a fault captures the backtrace, whatever `RUST_BACKTRACE` says: some ten microseconds for
-/// thirty frames. Function names are looked up when the record is written or the place is asked for, which takes some ten times
-/// that, and longer the first time. [`untraced`](Self::untraced) makes a fault without a backtrace, in a fraction of a
-/// microsecond, for what happens often and is tried again; so does `?` on the errors that speak for themselves.
+/// thirty frames. The names of functions are looked up when the record is written or the place is asked for, which
+/// takes some ten times that; the first time in a process, tens of milliseconds. For what happens often and is tried
+/// again, [`untraced`](Self::untraced) makes a fault without a backtrace, in a fraction of a microsecond; the errors
+/// that speak for themselves become such faults too.
 ///
 /// # Examples
 /// ```
@@ -120,15 +122,15 @@ impl Fault {
 
     /// What `?` makes of an error: an unexpected fault, unless the error speaks for itself.
     ///
-    /// A fault that was turned into an error comes back as it was. One that is somewhere among the error's causes comes back
-    /// too, with its id, time, place, messages and context; the whole error is then its cause.
+    /// A fault that was turned into an error comes back as it was. One that is somewhere among the error's causes comes
+    /// back too, with its id, time, place, messages and context; the whole error is then its cause.
     #[track_caller]
     pub fn unexpected(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::unexpected_at(error.into(), Location::caller())
     }
 
-    /// An unexpected fault, from what a panic left behind: the `Err` of [`catch_unwind`](std::panic::catch_unwind) or of
-    /// a thread's join. Its cause is a [`Panicked`].
+    /// An unexpected fault, from what a panic left behind: the `Err` of [`catch_unwind`](std::panic::catch_unwind) or
+    /// of a thread's join. Its cause is a [`Panicked`].
     ///
     /// Its place is where the panic was caught. Where it was raised only the panic hook learns; the one of the standard
     /// library prints it to standard error.
@@ -151,7 +153,8 @@ impl Fault {
         self
     }
 
-    /// Adds a piece of context, for the record: the user does not see it, everybody who reads the log does. So no secrets.
+    /// Adds a piece of context, for the record: the user does not see it, everybody who reads the log does. So no
+    /// secrets.
     ///
     /// A key may be given more than once; each layer adds what it knows.
     #[must_use]
@@ -184,8 +187,8 @@ impl Fault {
         self.record.when
     }
 
-    /// A short hash of where it was made: the same for like faults. Looks up function names, so it takes some 100 µs the
-    /// first time.
+    /// A short hash of where it was made: the same for like faults. Looks up the names of functions, once; see
+    /// [Performance](Self#performance).
     pub fn place(&self) -> Place {
         self.record.origin.place()
     }
@@ -200,7 +203,8 @@ impl Fault {
         self.record.again
     }
 
-    /// Whether it comes from an error that nobody said anything about, or from a panic; also after layers above wrapped it.
+    /// Whether it comes from an error that nobody said anything about, or from a panic; also after layers above wrapped
+    /// it.
     pub fn is_unexpected(&self) -> bool {
         self.record.is_unexpected
     }
@@ -250,10 +254,11 @@ impl Fault {
             Ok(fault) => return fault,
             Err(error) => error,
         };
-        if let Some(message) = said_by(&*error) {
-            return Self::made(Origin::untraced(location)).caused_by(error).saying(message, location);
+        if speaks_for_itself(&*error) {
+            let message = said_by(&*error);
+            return Self::caused_by(error, location).saying(message, location);
         }
-        let mut fault = Self::made(Origin::traced(location)).caused_by(error);
+        let mut fault = Self::caused_by(error, location);
         fault.record.is_unexpected = true;
         fault
     }
@@ -268,17 +273,13 @@ impl Fault {
         message: Cow<'static, str>,
         location: &'static Location<'static>,
     ) -> Self {
-        let fault = match Self::returned(error) {
-            Ok(fault) => fault,
-            Err(error) => Self::made(Origin::traced(location)).caused_by(error),
-        };
+        let fault = Self::returned(error).unwrap_or_else(|error| Self::caused_by(error, location));
         fault.saying(message, location)
     }
 
-    fn caused_by(mut self, error: Box<dyn Error + Send + Sync>) -> Self {
-        self.record.again = Again::of(&*error);
-        self.record.cause = Some(error);
-        self
+    fn caused_by(error: Box<dyn Error + Send + Sync>, location: &'static Location<'static>) -> Self {
+        let origin = if speaks_for_itself(&*error) { Origin::untraced } else { Origin::traced };
+        Self::made(origin(location)).try_again(Again::of(&*error)).because(error)
     }
 
     /// The fault that `error` is, or that is among its causes.

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, SystemTime};
 
 use tollgate::{Clock, Tick, Timer, TokioClock};
@@ -98,11 +99,16 @@ impl Time {
     /// Waits until `moment`; for ever if it is [`Tick::MAX`].
     pub fn sleep_until(&self, moment: Tick) -> Sleep {
         let waking = match &self.source {
+            _ if moment == Tick::MAX => Waking::Never,
             Source::Tokio(clock) => {
                 let span = moment.since(clock.now());
-                Waking::Tokio(Box::pin(tokio::time::sleep(span)))
+                Waking::Tokio {
+                    sleep: Box::pin(tokio::time::sleep(span)),
+                    clock: clock.clone(),
+                    until: moment,
+                }
             }
-            Source::Clock(clock) => Waking::Timer { clock: Arc::clone(clock), until: moment },
+            Source::Clock(clock) => Waking::Timer { clock: Arc::clone(clock), until: moment, bell: None },
         };
         Sleep { waking }
     }
@@ -122,8 +128,44 @@ pub struct Sleep {
 
 #[derive(Debug)]
 enum Waking {
-    Tokio(Pin<Box<tokio::time::Sleep>>),
-    Timer { clock: Arc<dyn Ticking>, until: Tick },
+    Never,
+    Tokio { sleep: Pin<Box<tokio::time::Sleep>>, clock: TokioClock, until: Tick },
+    Timer { clock: Arc<dyn Ticking>, until: Tick, bell: Option<Arc<Bell>> },
+}
+
+/// What a timer rings, so that being polled again and again sets one alarm and not as many.
+#[derive(Debug)]
+struct Bell {
+    sleeper: Mutex<Waker>,
+    has_rung: AtomicBool,
+}
+
+impl Bell {
+    fn sleeper(&self) -> MutexGuard<'_, Waker> {
+        self.sleeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.has_rung.store(true, Ordering::Release);
+        let sleeper = self.sleeper().clone();
+        sleeper.wake();
+    }
+}
+
+/// Makes sure that a bell will ring for this sleeper. A timer may ring early, and then it must be set again.
+fn set_alarm(bell: &mut Option<Arc<Bell>>, timer: &dyn Timer, left: Duration, sleeper: &Waker) {
+    if let Some(bell) = bell.as_ref().filter(|bell| !bell.has_rung.load(Ordering::Acquire)) {
+        bell.sleeper().clone_from(sleeper);
+        // It may have rung meanwhile, for the sleeper before.
+        if !bell.has_rung.load(Ordering::Acquire) {
+            return;
+        }
+    }
+    let new = Arc::new(Bell { sleeper: Mutex::new(sleeper.clone()), has_rung: AtomicBool::new(false) });
+    timer.wake_after(left, Waker::from(Arc::clone(&new)));
+    *bell = Some(new);
 }
 
 impl Future for Sleep {
@@ -131,15 +173,16 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.waking {
-            Waking::Tokio(sleep) => sleep.as_mut().poll(context),
-            Waking::Timer { clock, until } => {
+            Waking::Never => Poll::Pending,
+            // tokio's sleep stays pending for a task that has used up its budget, however late it is.
+            Waking::Tokio { clock, until, .. } if *until <= clock.now() => Poll::Ready(()),
+            Waking::Tokio { sleep, .. } => sleep.as_mut().poll(context),
+            Waking::Timer { clock, until, bell } => {
                 let left = until.since(clock.tick());
                 if left.is_zero() {
                     return Poll::Ready(());
                 }
-                if *until < Tick::MAX {
-                    clock.alarms().wake_after(left, context.waker().clone());
-                }
+                set_alarm(bell, &*clock.alarms(), left, context.waker());
                 Poll::Pending
             }
         }
@@ -179,8 +222,7 @@ impl<F: Future> Future for Timeout<F> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
-    use std::task::Waker;
+    use std::future::{pending, poll_fn};
 
     use tollgate::ManualClock;
 
@@ -218,6 +260,60 @@ mod tests {
         assert_eq!(time.now().since(Tick::ZERO), HOUR);
         assert_eq!(time.timeout(HOUR, async { 7 }).await, Ok(7));
         assert_eq!(time.timeout(HOUR, time.sleep(HOUR / 2)).await, Ok(()));
+    }
+
+    #[test]
+    fn being_polled_often_sets_one_alarm() {
+        let clock = ManualClock::new();
+        let mut sleep = Box::pin(Time::of(clock.clone()).sleep(HOUR));
+        let rung = Arc::new(Rung::default());
+        let waker = Waker::from(Arc::clone(&rung));
+        for waker in [Waker::noop(), &waker, &waker] {
+            assert!(sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        }
+        clock.advance(HOUR);
+        assert_eq!(rung.0.load(Ordering::SeqCst), 1, "the last one is woken, once");
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+    }
+
+    #[test]
+    fn an_alarm_that_rings_early_is_set_again() {
+        let clock = ManualClock::new();
+        let mut sleep = Box::pin(Time::of(clock.clone()).sleep(HOUR));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(sleep.as_mut().poll(&mut context).is_pending());
+        clock.advance(HOUR); // rings
+        clock.set(Tick::ZERO); // and it turns out to have been early
+        assert!(sleep.as_mut().poll(&mut context).is_pending());
+        assert_eq!(clock.next_due(), Some(Tick::ZERO + HOUR));
+    }
+
+    #[derive(Default)]
+    struct Rung(std::sync::atomic::AtomicUsize);
+
+    impl Wake for Rung {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// tokio's own sleep would not be seen to end: each poll of the future uses up what the task may do.
+    #[tokio::test(start_paused = true)]
+    async fn a_future_that_is_always_busy_is_ended_all_the_same() {
+        let time = Time::tokio();
+        let busy = poll_fn(|context| {
+            while tokio::task::coop::has_budget_remaining() {
+                let mut step = std::pin::pin!(tokio::task::coop::consume_budget());
+                let _ = step.as_mut().poll(context);
+            }
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        let timeout = time.timeout(HOUR, busy);
+        let moving = async {
+            tokio::time::advance(HOUR).await;
+        };
+        assert_eq!(tokio::join!(timeout, moving).0, Err(Elapsed));
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,9 +11,10 @@ mod wait;
 use std::fmt;
 use std::time::Duration;
 
-use tollgate_core::Tick;
+use tollgate_core::{Decision, Tick};
 
 use crate::clock::{Clock, MonotonicClock};
+use crate::name::Which;
 use crate::sync::give_way;
 use line::LineHandle;
 use member::Repeated;
@@ -127,6 +128,37 @@ impl<M: Member> Gate<M> {
             Some(decision) => decision,
             None => self.check_the_long_way(call),
         }
+    }
+
+    /// [`acquire_n`](Self::acquire_n), and what each of the limits says, whether it was the one to decide or not. A limit that
+    /// occurs several times is noted once. What admits tells what is left after this call, if the call is admitted.
+    ///
+    /// # Errors
+    /// The refusal.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{GateRefused, Limiter, Quota};
+    ///
+    /// let second = Limiter::builder(Quota::per_second(5)).name("second").build();
+    /// let hour = Limiter::builder(Quota::per_hour(100)).name("hour").build();
+    /// let mut each = Vec::new();
+    /// second.and(&hour).acquire_noting(1, &mut each)?;
+    /// let left: Vec<_> = each.iter().map(|(which, decision)| (which.name(), decision.remaining())).collect();
+    /// assert_eq!(left, [("second", 4), ("hour", 99)]);
+    /// # Ok::<(), GateRefused>(())
+    /// ```
+    pub fn acquire_noting(
+        &self,
+        n: u64,
+        each: &mut Vec<(Which, Decision)>,
+    ) -> Result<Permit<M>, GateRefused> {
+        let call = self.call(n);
+        let taken = self.try_to_take(&call, Tally::noting(each));
+        let (decision, receipt) = taken.unwrap_or_else(|| self.take_again(call, Some(each)));
+        receipt
+            .map(|receipt| self.permit(decision, receipt, self.time_of(&call)))
+            .ok_or(GateRefused(decision))
     }
 
     /// What [`check`](Self::check) would answer, taking nothing.
@@ -300,16 +332,19 @@ impl<M: Member> Gate<M> {
     /// Decides, and takes if admitted.
     #[inline]
     fn take(&self, call: Call<'_>) -> (GateDecision, Option<M::Receipt>) {
-        match self.try_to_take(&call) {
+        match self.try_to_take(&call, Tally::default()) {
             Some(taken) => taken,
-            None => self.take_again(call),
+            None => self.take_again(call, None),
         }
     }
 
     /// Decides, and takes if admitted; `None` if somebody came in between.
     #[inline]
-    fn try_to_take(&self, call: &Call<'_>) -> Option<(GateDecision, Option<M::Receipt>)> {
-        let mut tally = Tally::default();
+    fn try_to_take(
+        &self,
+        call: &Call<'_>,
+        mut tally: Tally<'_>,
+    ) -> Option<(GateDecision, Option<M::Receipt>)> {
         let plan = self.members.prepare(call, 0, &mut tally);
         if !tally.admits() {
             return Some((tally.decision(), None));
@@ -319,12 +354,17 @@ impl<M: Member> Gate<M> {
 
     /// Somebody came in between, or a limit occurs twice.
     #[cold]
-    fn take_again(&self, call: Call<'_>) -> (GateDecision, Option<M::Receipt>) {
+    fn take_again(
+        &self,
+        call: Call<'_>,
+        mut each: Option<&mut Vec<(Which, Decision)>>,
+    ) -> (GateDecision, Option<M::Receipt>) {
         let repeated = Repeated::of(&self.members);
         let call = Call { repeated: repeated.as_ref(), ..call };
         for times in 0.. {
             give_way(times);
-            if let Some(taken) = self.try_to_take(&call) {
+            let tally = each.as_deref_mut().map_or_else(Tally::default, Tally::noting);
+            if let Some(taken) = self.try_to_take(&call, tally) {
                 return taken;
             }
         }

@@ -522,3 +522,25 @@ fn a_cancelled_reservation_leaves_everything_as_it_was() {
         assert_eq!(state(), before, "{kind}: a refused one took nothing");
     }
 }
+
+#[test]
+fn every_limit_is_noted_and_not_only_the_one_that_decides() {
+    let clock = ManualClock::new();
+    let limiter = |quota: Quota, name| Limiter::builder(quota).clock(clock.clone()).name(name).build();
+    let (small, large) = (limiter(Quota::per_second(1), "small"), limiter(Quota::per_second(9), "large"));
+    let gate = small.and(&large).and(&small);
+    let mut each = vec![];
+    let refused = gate.acquire_noting(1, &mut each).expect_err("two of one");
+    assert_eq!(refused.0.decided_by().name(), "small");
+    assert_eq!(noted(&each), [("small", 1, false), ("large", 8, true)], "and nothing was taken");
+    assert_eq!((small.remaining(), large.remaining()), (1, 9));
+
+    let gate = small.and(&large);
+    gate.acquire_noting(1, &mut each).expect("there is one of each").release();
+    assert_eq!(noted(&each), [("small", 0, true), ("large", 8, true)]);
+}
+
+/// The name of each limit, what it says is left, and whether it admits.
+fn noted(each: &[(tollgate::Which, tollgate::Decision)]) -> Vec<(&'static str, u64, bool)> {
+    each.iter().map(|(which, said)| (which.name(), said.remaining(), said.is_admitted())).collect()
+}

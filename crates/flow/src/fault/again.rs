@@ -8,7 +8,7 @@ use std::time::Duration;
 use tollgate::{GateRefused, Refused, WaitError};
 
 use super::error::{FaultError, causes};
-use crate::Elapsed;
+use crate::{Elapsed, Ended};
 
 /// Whether trying again can help. `Display` says so in words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +52,8 @@ fn told_by(error: &(dyn Error + 'static)) -> Again {
         Again::after(decision.retry_after())
     } else if let Some(error) = error.downcast_ref() {
         of_wait(error)
+    } else if let Some(error) = error.downcast_ref::<Ended>() {
+        error.again()
     } else if error.is::<Elapsed>() {
         Again::Later
     } else {

@@ -8,10 +8,10 @@ use std::{fmt, io, iter};
 use tollgate::{GateRefused, Refused, WaitError};
 
 use super::Fault;
-use crate::Elapsed;
+use crate::{Elapsed, Ended};
 
-/// A fault as a [`std::error::Error`], which [`Fault`] itself cannot be, because `?` makes a fault of every error; made by
-/// [`Fault::into_error`], and by turning a fault into a `Box<dyn Error>`.
+/// A fault as a [`std::error::Error`], which [`Fault`] itself cannot be, because `?` makes a fault of every error; made
+/// by [`Fault::into_error`], and by turning a fault into a `Box<dyn Error>`.
 ///
 /// It is shown as the fault is. Its sources are the fault's causes.
 ///
@@ -89,9 +89,9 @@ impl From<Fault> for Box<dyn Error> {
 /// assert!(fault.to_string().starts_with(line));
 /// ```
 pub trait OrFault<T> {
-    /// Wraps the error, if it is one. An error becomes the cause of a new fault that says `message`, and is worth another try
-    /// if [`Again::of`](crate::Again::of) it says so; a fault keeps its id, time, place and all it knows, and says
-    /// `message` before what it said so far.
+    /// Wraps the error, if it is one. An error becomes the cause of a new fault that says `message`, and is worth
+    /// another try if [`Again::of`](crate::Again::of) it says so; a fault keeps its id, time, place and all it knows,
+    /// and says `message` before what it said so far.
     ///
     /// # Errors
     /// The fault.
@@ -126,7 +126,8 @@ impl<E: Error + Send + Sync + 'static> IntoFault for E {
     }
 }
 
-/// The error and its causes, outermost first. An [`io::Error`] hides the error it was made of from `source`; here it is seen.
+/// The error and its causes, outermost first. An [`io::Error`] hides the error it was made of from `source`; here it is
+/// seen.
 pub(super) fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
@@ -136,11 +137,17 @@ pub(super) fn causes<'a>(
     })
 }
 
-/// What the user reads of an error that was made for people.
-pub(super) fn said_by(error: &(dyn Error + 'static)) -> Option<Cow<'static, str>> {
-    if error.is::<Refused>() || error.is::<GateRefused>() {
-        return Some("a limit is reached".into());
-    }
-    let speaks = error.is::<Elapsed>() || error.is::<WaitError>();
-    speaks.then(|| error.to_string().into())
+/// Whether the error was made for people. Such errors say enough, and come in numbers.
+pub(super) fn speaks_for_itself(error: &(dyn Error + 'static)) -> bool {
+    is_refusal(error) || error.is::<Ended>() || error.is::<Elapsed>() || error.is::<WaitError>()
+}
+
+/// What the user reads of an error that speaks for itself.
+pub(super) fn said_by(error: &(dyn Error + 'static)) -> Cow<'static, str> {
+    // Its own words say when to try again, and so does every fault.
+    if is_refusal(error) { "a limit is reached".into() } else { error.to_string().into() }
+}
+
+fn is_refusal(error: &(dyn Error + 'static)) -> bool {
+    error.is::<Refused>() || error.is::<GateRefused>()
 }

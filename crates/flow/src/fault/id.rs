@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 /// The name of one fault: twelve letters and digits, such as `7KQ2-M4XW-9BTD`, 60 random bits.
 ///
-/// In Crockford's alphabet, which has no I, L, O or U, so that nothing is mistaken when it is read aloud or copied by hand;
-/// [`from_str`](FromStr::from_str) takes small letters, reads I and L as one and O as zero, and does not mind the dashes.
-/// Among a million faults, two have the same name with a probability of one in two million.
+/// In Crockford's alphabet, which has no I, L, O or U, so that nothing is mistaken when it is read aloud or copied by
+/// hand; [`from_str`](FromStr::from_str) takes small letters, reads I and L as one and O as zero, and does not mind the
+/// dashes. Among a million faults, two have the same name with a probability of one in two million.
 ///
 /// # Examples
 /// ```

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt::{self, Display};
 
+use tracing::field::DisplayValue;
+
 use super::error::causes;
 use super::utc::Utc;
 use super::words::{OneLine, Value};
@@ -11,14 +13,17 @@ use super::{Fault, Record};
 impl Fault {
     /// Writes the full record to the log, and gives the line for the user.
     ///
-    /// Call it where the fault leaves the program's hands: in `main`, in the handler of a request, where the outcomes of
-    /// jobs are read. Nothing else logs a fault, and a second call, also of a fault that came of the same one, does
+    /// Call it where the fault leaves the program's hands: in `main`, in the handler of a request, where the outcomes
+    /// of jobs are read. Nothing else logs a fault, and a second call, also of a fault that came of the same one, does
     /// not log again: so an id that a user was shown is in the log once.
     ///
     /// The record is one `tracing` event of the target `tollgate::fault`: an error if the fault is
     /// [unexpected](Self::is_unexpected), else a warning. Its message is what the layers said; its fields, each on one
-    /// line, are `id`, `when` (RFC 3339, UTC), `place`, `location`, `again`, `context` (as `key=value`), `causes`
-    /// and `trace`, innermost first.
+    /// line, are `id`, `when` (RFC 3339, UTC), `place`, `location`, `again`, and if there are any, `context` (as
+    /// `key=value`), `causes` and `trace`, innermost first.
+    ///
+    /// The first report of a process takes some tens of milliseconds, because the names of functions are read from the
+    /// program's debug information; later ones some hundred microseconds.
     pub fn report(&self) -> String {
         if self.record.origin.is_first_report() {
             self.record.log();
@@ -38,9 +43,9 @@ macro_rules! event {
             place = %$record.origin.place(),
             location = %$record.origin.location,
             again = %$record.again,
-            context = %joined(" ", $record.pairs()),
-            causes = %joined(": ", $record.reasons()),
-            trace = %joined(" < ", $record.origin.frames()),
+            context = field(" ", $record.pairs()),
+            causes = field(": ", $record.reasons()),
+            trace = field(" < ", $record.origin.frames()),
             "{}",
             $record.said()
         )
@@ -91,6 +96,11 @@ impl fmt::Debug for Fault {
 
 fn write_all(f: &mut fmt::Formatter<'_>, head: &str, items: impl IntoIterator<Item: Display>) -> fmt::Result {
     items.into_iter().try_for_each(|item| write!(f, "{head}{item}"))
+}
+
+/// A field of an event; none if there is nothing to say.
+fn field(between: &str, items: impl IntoIterator<Item: Display>) -> Option<DisplayValue<String>> {
+    Some(joined(between, items)).filter(|text| !text.is_empty()).map(tracing::field::display)
 }
 
 fn joined(between: &str, items: impl IntoIterator<Item: Display>) -> String {

@@ -38,8 +38,8 @@ fn unix_millis(moment: SystemTime) -> i128 {
 /// The year, month and day of the day that many days after 1970-01-01, in the Gregorian calendar.
 ///
 /// Years begin in March here, so that a leap day is the last of its year: then month and day follow from the day of the
-/// year by division (153 days make five months, March to July and August to December alike), and the year from the day of its
-/// 400-year cycle of 146 097 days, less the leap days before it.
+/// year by division (153 days make five months, March to July and August to December alike), and the year from the day
+/// of its 400-year cycle of 146 097 days, less the leap days before it.
 fn civil(days: i128) -> (i128, i128, i128) {
     let since_march_0000 = days + 719_468;
     let cycle = since_march_0000.div_euclid(146_097);

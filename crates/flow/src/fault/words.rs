@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-/// Writes `text` on one line: a message may quote what somebody else sent, and a line break or a terminal's escape sequence in it
-/// must not forge a line of the log.
+/// Writes `text` on one line: a message may quote what somebody else sent, and a line break or a terminal's escape
+/// sequence in it must not forge a line of the log.
 pub(super) struct OneLine<'a>(pub(super) &'a str);
 
 impl fmt::Display for OneLine<'_> {

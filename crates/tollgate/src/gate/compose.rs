@@ -40,7 +40,7 @@ impl<L: Part, R: Part> Part for And<L, R> {
     }
 
     #[inline]
-    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan {
+    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Self::Plan {
         let left = self.left.prepare(call, position, tally);
         (left, self.right.prepare(call, position + self.left.len(), tally))
     }
@@ -70,7 +70,7 @@ impl<L: Part, R: Part> Part for And<L, R> {
 
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
-    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<Self::Quick> {
+    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Option<Self::Quick> {
         let left = self.left.quick(call, position, tally)?;
         Some((left, self.right.quick(call, position + self.left.len(), tally)?))
     }
@@ -115,7 +115,7 @@ impl<L: Part, R: Part> Part for And<L, R> {
         (self.left.sketch(), self.right.sketch())
     }
 
-    fn foresee(&self, (left, right): &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally) {
+    fn foresee(&self, (left, right): &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>) {
         self.left.foresee(left, call, takes, tally);
         self.right.foresee(right, call, takes, tally);
     }
@@ -209,9 +209,9 @@ macro_rules! pass_on_all {
     (|$this:ident| $inner:expr) => {
         pass_on_most!(|$this| $inner);
         pass_on!(|$this| $inner;
-            prepare(call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan;
-            quick(call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<Self::Quick>;
-            foresee(sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally);
+            prepare(call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Self::Plan;
+            quick(call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Option<Self::Quick>;
+            foresee(sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>);
             visit(share: Share, see: &mut dyn FnMut(Id, Share));
         );
     };
@@ -226,17 +226,17 @@ impl<M: Part> Part for Costing<M> {
     pass_on_most!(|this| this.inner);
 
     #[inline]
-    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan {
+    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Self::Plan {
         self.inner.prepare(&Call { share: self.share(), ..*call }, position, tally)
     }
 
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
-    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<Self::Quick> {
+    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Option<Self::Quick> {
         self.inner.quick(&Call { share: self.share(), ..*call }, position, tally)
     }
 
-    fn foresee(&self, sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally) {
+    fn foresee(&self, sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>) {
         self.inner.foresee(sketch, &Call { share: self.share(), ..*call }, takes, tally);
     }
 
@@ -285,7 +285,7 @@ macro_rules! several {
         }
 
         #[inline]
-        fn prepare(&self, call: &Call<'_>, mut position: usize, tally: &mut Tally) -> Self::Plan {
+        fn prepare(&self, call: &Call<'_>, mut position: usize, tally: &mut Tally<'_>) -> Self::Plan {
             let one = |member: &M| {
                 let plan = member.prepare(call, position, tally);
                 position += member.len();
@@ -320,7 +320,7 @@ macro_rules! several {
             clippy::inline_always,
             reason = "a gate's decisions should stay in registers as a limiter's do"
         )]
-        fn quick(&self, call: &Call<'_>, mut position: usize, tally: &mut Tally) -> Option<Self::Quick> {
+        fn quick(&self, call: &Call<'_>, mut position: usize, tally: &mut Tally<'_>) -> Option<Self::Quick> {
             let mut quicks: Self::Quick = $nothing(self);
             for (member, quick) in self.iter().zip(&mut quicks) {
                 *quick = Some(member.quick(call, position, tally)?);
@@ -375,7 +375,7 @@ macro_rules! several {
             self.iter().map(Part::sketch).collect()
         }
 
-        fn foresee(&self, sketches: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally) {
+        fn foresee(&self, sketches: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>) {
             for (member, sketch) in self.iter().zip(sketches) {
                 member.foresee(sketch, call, takes, tally);
             }

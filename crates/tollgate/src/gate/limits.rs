@@ -85,7 +85,7 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
     }
 
     #[inline]
-    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan {
+    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Self::Plan {
         let share = call.share_of(|| self.id(), position)?;
         let (which, cost) = (Which::new(self.shared.name, position), share.of(call.n));
         let epoch = self.shared.epoch();
@@ -118,7 +118,7 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
 
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
-    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<LevelPlan> {
+    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Option<LevelPlan> {
         if call.share.of(call.n) != 1 {
             return None;
         }
@@ -176,7 +176,7 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
         (algorithm, state): &mut Self::Sketch,
         call: &Call<'_>,
         takes: bool,
-        tally: &mut Tally,
+        tally: &mut Tally<'_>,
     ) {
         let (at, cost) = (call.now(&self.shared.clock) + call.delay, call.share.of(call.n));
         let Step { change, decision } = algorithm.decide(state, at, Ask::now(cost));
@@ -228,7 +228,7 @@ impl Part for ConcurrencyLimit {
         None
     }
 
-    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> u64 {
+    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> u64 {
         let Some(share) = call.share_of(|| (self.address(), 0), position) else {
             return 0;
         };
@@ -255,7 +255,7 @@ impl Part for ConcurrencyLimit {
     }
 
     #[inline]
-    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<u64> {
+    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Option<u64> {
         Some(self.prepare(call, position, tally))
     }
 
@@ -285,7 +285,7 @@ impl Part for ConcurrencyLimit {
 
     fn sketch(&self) {}
 
-    fn foresee(&self, (): &mut (), _call: &Call<'_>, _takes: bool, _tally: &mut Tally) {}
+    fn foresee(&self, (): &mut (), _call: &Call<'_>, _takes: bool, _tally: &mut Tally<'_>) {}
 
     fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share)) {
         see((self.address(), 0), share);

@@ -194,7 +194,7 @@ pub trait Part: Clone {
     fn reading(&self) -> Option<Reading<'_>>;
 
     /// Decides, tells the tally, and takes nothing.
-    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan;
+    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Self::Plan;
 
     /// Takes the state in hand, if it is still the one that was prepared.
     fn hold(&self, plan: &Self::Plan) -> bool;
@@ -207,7 +207,7 @@ pub trait Part: Clone {
 
     /// Decides by the short way, now and where the cost is one; tells the tally, and takes nothing. `None` if the long way
     /// must decide.
-    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Option<Self::Quick>;
+    fn quick(&self, call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Option<Self::Quick>;
 
     /// [`hold`](Self::hold) for the short way.
     fn quick_hold(&self, quick: &Self::Quick) -> bool;
@@ -228,7 +228,7 @@ pub trait Part: Clone {
     fn sketch(&self) -> Self::Sketch;
 
     /// Decides on a sketch, and takes there if told to and admitted.
-    fn foresee(&self, sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally);
+    fn foresee(&self, sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>);
 
     /// Names every limit, in order, and what is taken of it.
     fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share));

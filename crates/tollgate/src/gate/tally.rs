@@ -120,14 +120,22 @@ impl Vote {
 }
 
 /// Adds up what the limits of a gate say.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+#[derive(Debug, Default)]
+pub struct Tally<'a> {
     /// Of those that refuse, the one with the longest wait.
     refusal: Option<Vote>,
     tightest: Option<Vote>,
+    /// Where to note what each says, if somebody wants to know.
+    each: Option<&'a mut Vec<(Which, Decision)>>,
 }
 
-impl Tally {
+impl<'a> Tally<'a> {
+    /// One that also notes what each limit says.
+    pub(crate) fn noting(each: &'a mut Vec<(Which, Decision)>) -> Self {
+        each.clear();
+        Self { each: Some(each), ..Self::default() }
+    }
+
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     pub(crate) fn add(&mut self, which: Which, cost: u64, decision: Decision) {
@@ -137,6 +145,9 @@ impl Tally {
         }
         if self.tightest.is_none_or(|tightest| vote.is_tighter_than(&tightest)) {
             self.tightest = Some(vote);
+        }
+        if let Some(each) = &mut self.each {
+            each.push((which, decision));
         }
     }
 

@@ -141,7 +141,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
         Some(Reading::of(self.limiter.clock()))
     }
 
-    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally) -> Self::Plan {
+    fn prepare(&self, call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Self::Plan {
         let Some(share) = call.share_of(|| self.id(), position) else {
             return Either::Met;
         };
@@ -188,7 +188,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
         }
     }
 
-    fn quick(&self, _call: &Call<'_>, _position: usize, _tally: &mut Tally) -> Option<Self::Quick> {
+    fn quick(&self, _call: &Call<'_>, _position: usize, _tally: &mut Tally<'_>) -> Option<Self::Quick> {
         None
     }
 
@@ -245,7 +245,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
         (algorithm, state): &mut Self::Sketch,
         call: &Call<'_>,
         takes: bool,
-        tally: &mut Tally,
+        tally: &mut Tally<'_>,
     ) {
         let (at, cost) = (self.now(call) + call.delay, call.share.of(call.n));
         let Step { change, decision } = algorithm.decide(state, at, Ask::now(cost));

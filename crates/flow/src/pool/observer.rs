@@ -1,0 +1,71 @@
+//! Whoever wants to know of each attempt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::control::Control;
+use crate::{AdaptiveLimit, Again, Fault, Finish, Heart};
+
+/// Hears of every attempt of a pool, to learn from it: whether its worker is alive, how fast an upstream may be asked.
+///
+/// It is called on the worker's task, so it must not block. A [`Heart`] is an observer that beats when an attempt begins,
+/// and an [`AdaptiveLimit`] one that learns from how they go.
+/// For a closure, there is [`Pool::on_attempt`](super::Pool::on_attempt).
+pub trait Observer: Send + Sync {
+    /// An attempt begins.
+    fn begins(&self) {}
+
+    /// An attempt has ended. The run can be steered from here: a refusal may [`hold`](Control::hold) all of it.
+    fn ended(&self, attempt: &Attempted<'_>, run: &Control) {
+        let _ = (attempt, run);
+    }
+}
+
+impl<O: Observer + ?Sized> Observer for Arc<O> {
+    fn begins(&self) {
+        (**self).begins();
+    }
+
+    fn ended(&self, attempt: &Attempted<'_>, run: &Control) {
+        (**self).ended(attempt, run);
+    }
+}
+
+impl Observer for Heart {
+    fn begins(&self) {
+        self.begin_unit();
+    }
+}
+
+/// Learns from how long attempts took, and from those that failed for a reason which may pass.
+impl Observer for AdaptiveLimit {
+    fn ended(&self, attempt: &Attempted<'_>, _run: &Control) {
+        let finish = match attempt.fault.map(Fault::again) {
+            None => Finish::Success,
+            Some(Again::Later | Again::After(_)) => Finish::Dropped,
+            Some(_) => Finish::Ignored,
+        };
+        self.report(attempt.took, finish);
+    }
+}
+
+/// A closure that hears how attempts went.
+pub(super) struct OnAttempt<F>(pub(super) F);
+
+impl<F: Fn(&Attempted<'_>, &Control) + Send + Sync> Observer for OnAttempt<F> {
+    fn ended(&self, attempt: &Attempted<'_>, run: &Control) {
+        (self.0)(attempt, run);
+    }
+}
+
+/// How an attempt went.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Attempted<'a> {
+    /// Which one of its job, from 1.
+    pub number: u32,
+    /// Why it failed, if it did.
+    pub fault: Option<&'a Fault>,
+    /// How long it took, without the wait for the gate.
+    pub took: Duration,
+}

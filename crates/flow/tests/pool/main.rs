@@ -1,0 +1,6 @@
+//! The pool, in virtual time.
+
+mod limits;
+mod outcomes;
+mod stop;
+mod support;
