@@ -162,7 +162,7 @@ impl State {
         }
         let stopped_until = self.stopped_until.max(now);
         if held_until > stopped_until {
-            limiter.stop(held_until.since(stopped_until), self.rate, is_stopped, now);
+            limiter.stop(held_until.since(stopped_until), self.rate, now);
             self.stopped_until = held_until;
         }
     }
