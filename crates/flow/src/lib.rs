@@ -50,7 +50,3 @@ pub use steer::{
 };
 pub use steward::{Death, Steward, StewardEvent, StewardGaveUp};
 pub use time::{Elapsed, Sleep, Time, Timeout};
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
