@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::control::Control;
+<<<<<<< HEAD
 use crate::{AdaptiveLimit, Again, Fault, Finish, Heart};
 
 /// Hears of every attempt of a pool, to learn from it: whether its worker is alive, how fast an upstream may be asked.
@@ -11,6 +12,15 @@ use crate::{AdaptiveLimit, Again, Fault, Finish, Heart};
 /// It is called on the worker's task, so it must not block. A [`Heart`] is an observer that beats when an attempt begins,
 /// and an [`AdaptiveLimit`] one that learns from how they go.
 /// For a closure, there is [`Pool::on_attempt`](super::Pool::on_attempt).
+=======
+use crate::Fault;
+
+/// Hears of every attempt of a pool, to learn from it: whether its worker is alive, how fast an upstream may be asked.
+///
+/// It is called on the worker's task, so it must not block. A [`Heart`](crate::Heart), a [`Feedback`](crate::Feedback) and an
+/// [`AdaptiveLimit`](crate::AdaptiveLimit) are observers. For a closure, there is
+/// [`Pool::on_attempt`](super::Pool::on_attempt).
+>>>>>>> h-pool
 pub trait Observer: Send + Sync {
     /// An attempt begins.
     fn begins(&self) {}
@@ -31,6 +41,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
     }
 }
 
+<<<<<<< HEAD
 impl Observer for Heart {
     fn begins(&self) {
         self.begin_unit();
@@ -49,6 +60,8 @@ impl Observer for AdaptiveLimit {
     }
 }
 
+=======
+>>>>>>> h-pool
 /// A closure that hears how attempts went.
 pub(super) struct OnAttempt<F>(pub(super) F);
 
@@ -64,6 +77,8 @@ impl<F: Fn(&Attempted<'_>, &Control) + Send + Sync> Observer for OnAttempt<F> {
 pub struct Attempted<'a> {
     /// Which one of its job, from 1.
     pub number: u32,
+    /// What it paid at the gate, if there is one.
+    pub cost: u64,
     /// Why it failed, if it did.
     pub fault: Option<&'a Fault>,
     /// How long it took, without the wait for the gate.

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tollgate::{ConcurrencyLimit, Gate, Limiter, TokenBucket, TokioClock, WaitError};
 use tollgate_flow::{
-    Again, Allowance, Attempted, Backoff, Control, Elapsed, Fault, Heart, Jitter, JobContext, Observer,
-    Panicked, Pool, Retry, RetryBudget, Rhythm, Setback, Time, Why,
+    AdaptiveLimit, Again, Aimd, Allowance, Attempted, Backoff, Control, Elapsed, Fault, Feedback, Heart,
+    Jitter, JobContext, Observer, Panicked, Pool, RateControl, Retry, RetryBudget, Rhythm, Setback, Time,
+    Why,
 };
 
-use crate::support::{MS, Stopwatch, all, evenly, for_a_while, limiter, positions, sleep_ms};
+use crate::support::{MS, Stopwatch, all, evenly, for_a_while, limiter, nap, positions, sleep_ms};
 
 /// Waits of exactly 125 ms, paid for by nobody.
 fn steady() -> Retry {
@@ -282,4 +283,40 @@ async fn an_observer_slows_the_pool_after_failures_and_speeds_it_up_after_succes
     // gives 0.04; the rest, at 2/s, takes 480 ms. Then 0.02, and 326.7 ms at 3/s; then 0.031, and 242.3 ms at 4/s.
     assert_eq!(starts, [0, 240, 730, 1_067, 1_320]);
     assert_eq!(rate.quota().count(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn feedback_stops_the_pool_at_a_refusal_and_slows_it_afterwards() {
+    let (log, rate) = (Log::start(), limiter(evenly(1)));
+    let control = RateControl::new().starting_at(20.0).burst(1);
+    let feedback = Feedback::new(&rate, control);
+    let noted = log.clone();
+    let work = move |job: Arc<u64>, context: JobContext| {
+        noted.note(*job, context);
+        async move {
+            let is_refused = *job == 0 && context.attempt == 1;
+            let refusal = || Fault::untraced("429").try_again(Again::After(1_000 * MS));
+            if is_refused { Err(refusal()) } else { Ok(()) }
+        }
+    };
+    let before = feedback.rate();
+    let pool = Pool::new(4).gate(rate).retry(steady()).observer(feedback.clone());
+    assert_eq!(all(pool.run(0..4, work)).await.len(), 4);
+    let starts: Vec<_> = log.all().iter().map(|(at, ..)| *at).collect();
+    assert_eq!(starts[0], 0);
+    assert!(starts[1] >= 1_000, "nobody gets a turn for a second: {starts:?}");
+    assert!(feedback.rate() < before, "{} is not below {before}", feedback.rate());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_concurrency_that_finds_itself_grows_with_successes_and_shrinks_with_timeouts() {
+    let limit = AdaptiveLimit::with_window(Aimd::new().starting_at(2), Time::tokio(), Duration::ZERO, 1);
+    let pool = Pool::adapting(&limit);
+    assert_eq!(all(pool.run(vec![10_u64; 50], |millis, _| nap(millis))).await.len(), 50);
+    let grown = limit.limit();
+    assert!(grown > 4, "{grown}");
+    let pool = pool.attempt_timeout(5 * MS);
+    assert_eq!(all(pool.run(vec![10_u64; 50], |millis, _| nap(millis))).await.len(), 50);
+    assert!(limit.limit() < grown, "{} is not below {grown}", limit.limit());
+    assert_eq!(limit.concurrency().in_use(), 0);
 }
