@@ -26,16 +26,27 @@ mod steer;
 mod steward;
 mod time;
 
-pub use concurrency::{AdaptiveLimit, AdaptivePermit, Aimd, Estimator, Finish, Fixed, Gradient2, Sample, Vegas};
+pub use concurrency::{
+    AdaptiveLimit, AdaptivePermit, Aimd, Estimator, Finish, Fixed, Gradient2, Sample, Vegas,
+};
 pub use deadline::{AsyncRollback, CancelOnDrop, Ended, Preempt, Rollback, Run, Scope};
 pub use fault::{Again, Catch, Fault, FaultError, FaultId, NoFaultId, OrFault, Panicked, Place, catch};
 pub use feedback::{Feedback, Heard, RateControl, Sent};
 pub use heartbeat::{Health, Heart, Monitor, Pulse, Rhythm};
 pub use hedge::{AllFailed, Hedge, HedgeBudget};
 #[cfg(feature = "signal")]
-pub use pool::{EndSignals};
-pub use pool::{Attempted, Control, Iterated, JobContext, Observer, Outcome, Outcomes, Pool, Rest, Stats, Times, Unfinished, WaitTimes};
-pub use retry::{Allowance, Attempt, Backoff, GaveUp, Itself, Jitter, Judge, Nobody, Notify, Retry, RetryBudget, Schedule, Setback, Transient, Why};
-pub use steer::{Advice, Average, CpuShare, LoadAverage, MemoryShare, Reading, RunQueue, Signal, Steer, SteerBuilder, SteerError, SteerStep};
+pub use pool::EndSignals;
+pub use pool::{
+    Attempted, Control, Iterated, JobContext, Observer, Outcome, Outcomes, Pool, Rest, Stats, Times,
+    Unfinished, WaitTimes,
+};
+pub use retry::{
+    Allowance, Attempt, Backoff, GaveUp, Itself, Jitter, Judge, Nobody, Notify, Retry, RetryBudget, Schedule,
+    Setback, Transient, Why,
+};
+pub use steer::{
+    Advice, Average, CpuShare, LoadAverage, MemoryShare, Reading, RunQueue, Signal, Steer, SteerBuilder,
+    SteerError, SteerStep,
+};
 pub use steward::{Death, Steward, StewardEvent, StewardGaveUp};
 pub use time::{Elapsed, Sleep, Time, Timeout};

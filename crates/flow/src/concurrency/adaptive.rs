@@ -113,13 +113,6 @@ impl AdaptiveLimit {
         self.learn(took, self.shared.slots.in_use(), finish);
     }
 
-    /// As [`report`](Self::report), for a call that ended just now and took so long.
-    pub(crate) fn report_took(&self, took: Duration, finish: Finish) {
-        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let now_ns = self.shared.time.now().as_nanos();
-        self.report(Tick::from_nanos(now_ns.saturating_sub(took_ns)), finish);
-    }
-
     fn permit(&self, slot: OwnedSlot) -> AdaptivePermit {
         let (started, in_flight) = (self.shared.time.now(), self.shared.slots.in_use());
         AdaptivePermit { limit: self.clone(), started, in_flight, _slot: slot }

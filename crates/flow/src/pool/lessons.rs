@@ -20,7 +20,7 @@ impl Observer for AdaptiveLimit {
             Some(fault) if is_drop(fault) => Finish::Dropped,
             Some(_) => Finish::Ignored,
         };
-        self.report_took(attempt.took, finish);
+        self.report(attempt.took, finish);
     }
 }
 

@@ -4,15 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::control::Control;
-<<<<<<< HEAD
-use crate::{AdaptiveLimit, Again, Fault, Finish, Heart};
-
-/// Hears of every attempt of a pool, to learn from it: whether its worker is alive, how fast an upstream may be asked.
-///
-/// It is called on the worker's task, so it must not block. A [`Heart`] is an observer that beats when an attempt begins,
-/// and an [`AdaptiveLimit`] one that learns from how they go.
-/// For a closure, there is [`Pool::on_attempt`](super::Pool::on_attempt).
-=======
 use crate::Fault;
 
 /// Hears of every attempt of a pool, to learn from it: whether its worker is alive, how fast an upstream may be asked.
@@ -20,7 +11,6 @@ use crate::Fault;
 /// It is called on the worker's task, so it must not block. A [`Heart`](crate::Heart), a [`Feedback`](crate::Feedback) and an
 /// [`AdaptiveLimit`](crate::AdaptiveLimit) are observers. For a closure, there is
 /// [`Pool::on_attempt`](super::Pool::on_attempt).
->>>>>>> h-pool
 pub trait Observer: Send + Sync {
     /// An attempt begins.
     fn begins(&self) {}
@@ -41,27 +31,6 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
     }
 }
 
-<<<<<<< HEAD
-impl Observer for Heart {
-    fn begins(&self) {
-        self.begin_unit();
-    }
-}
-
-/// Learns from how long attempts took, and from those that failed for a reason which may pass.
-impl Observer for AdaptiveLimit {
-    fn ended(&self, attempt: &Attempted<'_>, _run: &Control) {
-        let finish = match attempt.fault.map(Fault::again) {
-            None => Finish::Success,
-            Some(Again::Later | Again::After(_)) => Finish::Dropped,
-            Some(_) => Finish::Ignored,
-        };
-        self.report(attempt.took, finish);
-    }
-}
-
-=======
->>>>>>> h-pool
 /// A closure that hears how attempts went.
 pub(super) struct OnAttempt<F>(pub(super) F);
 
