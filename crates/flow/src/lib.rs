@@ -9,11 +9,14 @@
 //! - [`Retry`]: trying again, with a [`Backoff`], [`Jitter`] and a [`RetryBudget`].
 //! - [`Hedge`]: the same request on several handlers; the first success wins.
 //! - [`Feedback`]: as many calls a second as the other side allows, by what its answers say.
+//! - `Manners`: a `tower` or `reqwest` HTTP client that does all of it, by wrapping (features `tower` and `reqwest`).
 //! - [`Time`]: whose time everything here goes by.
 //! - [`Heart`] and [`Monitor`]: a worker beats, and whoever listens tells healthy, slow and dead apart.
 //! - [`Steward`]: looks after a worker, and replaces it when it dies.
 //! - [`Steer`]: a limit driven by measured signals: load, lag, errors, latency, anything.
 
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+mod client;
 mod concurrency;
 mod deadline;
 mod fault;
@@ -26,6 +29,10 @@ mod steer;
 mod steward;
 mod time;
 
+#[cfg(feature = "tower")]
+pub use client::PoliteService;
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+pub use client::{Effort, Manners, NoAnswer, Polite, Repeat, Upstream};
 pub use concurrency::{
     AdaptiveLimit, AdaptivePermit, Aimd, Estimator, Finish, Fixed, Gradient2, Sample, Vegas,
 };
