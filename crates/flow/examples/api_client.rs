@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::{ConcurrencyLimit, Costing, Gate, Limiter, Quota, TokioClock};
-use tollgate_flow::{Again, Backoff, Fault, JobContext, Pool, Retry};
+use tollgate_flow::pool::JobContext;
+use tollgate_flow::{Again, Backoff, Fault, Pool, Retry};
 
 /// Something to fetch and save.
 struct Document {

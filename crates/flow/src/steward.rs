@@ -56,7 +56,7 @@ use worker::{End, Worker, Workers};
 /// });
 /// steward.run(CancellationToken::new()).await?;
 /// assert_eq!(steward.restarts(), 0);
-/// # Ok::<(), tollgate_flow::StewardGaveUp>(())
+/// # Ok::<(), tollgate_flow::steward::StewardGaveUp>(())
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]

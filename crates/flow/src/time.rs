@@ -84,11 +84,7 @@ impl Time {
 
     /// The date and time now, UTC.
     pub fn utc(&self) -> SystemTime {
-        let unix = match &self.source {
-            Source::Tokio(clock) => clock.unix(),
-            Source::Clock(clock) => clock.since_1970(),
-        };
-        SystemTime::UNIX_EPOCH + unix
+        SystemTime::UNIX_EPOCH + self.unix()
     }
 
     /// Waits for `span`.
@@ -116,6 +112,27 @@ impl Time {
     /// Gives `future` no longer than `span`; then it is dropped.
     pub fn timeout<F: Future>(&self, span: Duration, future: F) -> Timeout<F> {
         Timeout { sleep: self.sleep(span), future: Box::pin(future) }
+    }
+}
+
+/// So limiters can go by it.
+impl Clock for Time {
+    fn now(&self) -> Tick {
+        self.now()
+    }
+
+    fn unix(&self) -> Duration {
+        match &self.source {
+            Source::Tokio(clock) => clock.unix(),
+            Source::Clock(clock) => clock.since_1970(),
+        }
+    }
+
+    fn timer(&self) -> Arc<dyn Timer> {
+        match &self.source {
+            Source::Tokio(clock) => clock.timer(),
+            Source::Clock(clock) => clock.alarms(),
+        }
     }
 }
 
@@ -224,7 +241,7 @@ impl<F: Future> Future for Timeout<F> {
 mod tests {
     use std::future::{pending, poll_fn};
 
-    use tollgate::ManualClock;
+    use tollgate::{Limiter, ManualClock, Quota};
 
     use super::*;
 
@@ -243,6 +260,20 @@ mod tests {
         clock.advance(Duration::from_nanos(1));
         assert!(sleep.as_mut().poll(&mut context).is_ready());
         assert_eq!(time.utc(), SystemTime::UNIX_EPOCH + HOUR);
+    }
+
+    #[test]
+    fn a_limiter_goes_by_it() {
+        let clock = ManualClock::new();
+        let limiter = Limiter::builder(Quota::per_hour(1)).clock(Time::of(clock.clone())).build();
+        assert!(limiter.allow() && !limiter.allow());
+        let mut wait = Box::pin(limiter.wait());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(wait.as_mut().poll(&mut context).is_pending());
+        assert_eq!(clock.next_due(), Some(Tick::ZERO + HOUR));
+        clock.advance(HOUR);
+        assert!(wait.as_mut().poll(&mut context).is_ready());
+        assert_eq!(limiter.clock().unix(), HOUR);
     }
 
     #[test]

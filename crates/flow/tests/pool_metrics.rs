@@ -11,7 +11,8 @@ use metrics::{
     SharedString, Unit,
 };
 use tollgate::ConcurrencyLimit;
-use tollgate_flow::{Again, Backoff, Fault, Jitter, JobContext, Pool, Retry};
+use tollgate_flow::pool::JobContext;
+use tollgate_flow::{Again, Backoff, Fault, Jitter, Pool, Retry};
 
 /// Everything that was recorded, by name and labels.
 #[derive(Clone, Default)]

@@ -8,6 +8,8 @@ use std::{fmt, io, iter};
 use tollgate::{GateRefused, Refused, WaitError};
 
 use super::Fault;
+use crate::hedge::AllFailed;
+use crate::retry::GaveUp;
 use crate::{Elapsed, Ended};
 
 /// A fault as a [`std::error::Error`], which [`Fault`] itself cannot be, because `?` makes a fault of every error; made
@@ -117,6 +119,18 @@ pub trait IntoFault {
 impl IntoFault for Fault {
     fn into_fault(self, message: Cow<'static, str>, location: &'static Location<'static>) -> Fault {
         self.saying(message, location)
+    }
+}
+
+impl IntoFault for GaveUp<Fault> {
+    fn into_fault(self, message: Cow<'static, str>, location: &'static Location<'static>) -> Fault {
+        Fault::from(self).saying(message, location)
+    }
+}
+
+impl IntoFault for AllFailed<Fault> {
+    fn into_fault(self, message: Cow<'static, str>, location: &'static Location<'static>) -> Fault {
+        Fault::from(self).saying(message, location)
     }
 }
 

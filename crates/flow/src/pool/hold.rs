@@ -11,7 +11,8 @@ use super::outcome::{Outcome, Times, Unfinished};
 use super::rules::Rules;
 use super::runner::JobContext;
 use super::toll::Paid;
-use crate::{Fault, Schedule, Sleep};
+use crate::retry::Schedule;
+use crate::{Fault, Sleep};
 
 /// A job in the hands of a runner. Dropped before the job is put away, it hands it back.
 pub(super) struct Hold<J, V> {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{Fault, Judge, Notify, Retry, Schedule};
+use crate::retry::{Judge, Notify, Schedule};
+use crate::{Fault, Retry};
 
 /// A [`Retry`] for faults.
 pub(super) trait Policy: Send + Sync {

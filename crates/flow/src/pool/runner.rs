@@ -19,7 +19,8 @@ use tollgate::{Tick, WaitError};
 
 use super::hold::Hold;
 use super::toll::Paid;
-use crate::{Catch, Elapsed, Fault, Sleep, catch};
+use crate::fault::Catch;
+use crate::{Elapsed, Fault, Sleep, catch};
 
 /// What the work is told besides the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::{ConcurrencyLimit, Gate, Quota, WaitError};
-use tollgate_flow::{Again, Fault, JobContext, Pool};
+use tollgate_flow::pool::JobContext;
+use tollgate_flow::{Again, Fault, Pool};
 
 use crate::support::{Crowd, MS, Stopwatch, all, evenly, for_a_while, limiter, nap, positions, sleep_ms};
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tollgate_flow::{Again, Elapsed, Fault, Panicked, Pool};
+use tollgate_flow::fault::Panicked;
+use tollgate_flow::{Again, Elapsed, Fault, Pool};
 
 use crate::support::{Channel, Crowd, MS, Stopwatch, all, for_a_while, nap, positions, sleep_ms};
 

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use tollgate_flow::{Backoff, Control, Fault, Jitter, JobContext, Outcome, Outcomes, Pool, Rest, Retry};
+use tollgate_flow::pool::{JobContext, Rest};
+use tollgate_flow::{Backoff, Control, Fault, Jitter, Outcome, Outcomes, Pool, Retry};
 
 use crate::support::{MS, all, evenly, for_a_while, limiter, nap, positions, sleep_ms};
 

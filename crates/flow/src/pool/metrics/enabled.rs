@@ -7,8 +7,9 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, SharedString};
 use tollgate::ConcurrencyLimit;
 
+use crate::fault::Panicked;
 use crate::pool::Pool;
-use crate::{Again, Elapsed, Fault, Panicked};
+use crate::{Again, Elapsed, Fault};
 
 /// Metrics of a pool, by the `metrics` facade and whatever recorder is installed when it runs.
 impl<J> Pool<J> {
