@@ -25,6 +25,12 @@ pub use spin::SpinBarrier;
 
 use machine::Busy;
 
+/// The value that `part` of all lie below.
+pub fn percentile(sorted: &[f64], part: f64) -> f64 {
+    let index = (sorted.len() as f64 * part) as usize;
+    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
 /// A contender's name, and one measurement of it.
 pub type Contender<'a, T> = (&'static str, Box<dyn Fn() -> T + 'a>);
 

@@ -53,9 +53,9 @@ impl Plan {
     }
 }
 
-/// The names of the benches in a directory, sorted.
-fn names(directory: &Path) -> Vec<String> {
-    // A directory that cannot be read has no benches; the message then says where they would be.
+/// The names of the Rust files in a directory, sorted.
+pub(crate) fn names(directory: &Path) -> Vec<String> {
+    // A directory that cannot be read has none; the message then says where they would be.
     let paths = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut names: Vec<String> = paths
         .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))

@@ -1,7 +1,8 @@
-//! Developer chores: `cargo xtask test`, `bench`, `soak` and `attack`.
+//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak` and `attack`.
 
 mod attack;
 mod bench;
+mod fuzz;
 mod number;
 mod run;
 mod soak;
@@ -39,6 +40,7 @@ fn call(args: &[&str]) -> Result<(), Failure> {
         ["test"] => test::run(),
         ["test", extra, ..] => Err(Failure::Misuse(format!("`test` takes no arguments, but got {extra:?}"))),
         ["bench", rest @ ..] => bench::run(rest),
+        ["fuzz", rest @ ..] => fuzz::run(rest),
         ["soak", rest @ ..] => soak::run(rest),
         ["attack", rest @ ..] => attack::run(rest),
         ["help"] => {
@@ -67,7 +69,7 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for command in ["test", "bench", "soak", "attack", "help"] {
+        for command in ["test", "bench", "fuzz", "soak", "attack", "help"] {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
         }
     }

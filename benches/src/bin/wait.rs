@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use tollgate::{Clock, Limiter, Quota};
-use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, interleave};
+use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, interleave, percentile};
 
 const TASKS: u32 = 1_000;
 const RATE: u32 = 100_000;
@@ -449,9 +449,4 @@ fn inversions_in<'a>(grants: impl Iterator<Item = &'a Grant>) -> usize {
         behind
     };
     grants.filter(behind).count()
-}
-
-fn percentile(sorted: &[f64], part: f64) -> f64 {
-    let index = (sorted.len() as f64 * part) as usize;
-    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }

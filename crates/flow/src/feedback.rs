@@ -133,6 +133,17 @@ impl Feedback {
         state.enforce(&*self.shared.limiter, now);
     }
 
+    /// Learns from a call that ended just now and took so long: it was let through, or refused for some time.
+    pub(crate) fn hear_attempt(&self, took: Duration, cost: u64, refused_for: Option<Duration>) {
+        let now = self.shared.limiter.now();
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let sent = Tick::from_nanos(now.as_nanos().saturating_sub(took_ns));
+        let (refused, wait) = (refused_for.is_some(), refused_for.unwrap_or_default());
+        let mut state = self.shared.state();
+        state.control.hear(now, Heard { sent, cost, refused, wait, stated: None });
+        state.enforce(&*self.shared.limiter, now);
+    }
+
     /// The rate per second.
     pub fn rate(&self) -> f64 {
         self.shared.state().control.rate()
@@ -162,7 +173,7 @@ impl State {
         }
         let stopped_until = self.stopped_until.max(now);
         if held_until > stopped_until {
-            limiter.stop(held_until.since(stopped_until), self.rate, is_stopped, now);
+            limiter.stop(held_until.since(stopped_until), self.rate, now);
             self.stopped_until = held_until;
         }
     }

@@ -13,6 +13,8 @@ mod control;
 mod crew;
 mod hold;
 mod hub;
+mod lessons;
+mod metrics;
 mod observer;
 mod outcome;
 mod outcomes;
@@ -36,9 +38,10 @@ use std::time::Duration;
 use futures_core::Stream;
 use tollgate::{ConcurrencyLimit, Member, Permit};
 
-use crate::{Again, Fault, Judge, Notify, Retry, Time};
+use crate::{AdaptiveLimit, Again, Fault, Judge, Notify, Retry, Time};
 use crew::Crew;
 use hub::Run;
+use metrics::Metering;
 use observer::OnAttempt;
 use rules::Rules;
 use source::{Appraisal, Intake};
@@ -105,11 +108,17 @@ impl<J> Pool<J> {
             attempt_timeout: None,
             job_timeout: None,
             observers: Vec::new(),
+            metering: Metering::default(),
             queued: DEFAULT_QUEUED,
             unread: DEFAULT_UNREAD,
         };
         let appraisal = Appraisal { cost: None, priority: None };
         Self { rules, time: None, appraisal, in_input_order: false }
+    }
+
+    /// A pool whose concurrency finds itself: `limit` has the slots, and learns from every attempt.
+    pub fn adapting(limit: &AdaptiveLimit) -> Self {
+        Self::sharing(limit.concurrency().clone()).observer(limit.clone())
     }
 
     /// Every attempt of a job passes this gate first: a limiter, or limits composed by a [`Gate`](tollgate::Gate). It takes what

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{Heart, Rhythm, Time};
+use crate::{Backoff, Heart, Jitter, Rhythm, Time};
 
 pub use event::{Death, StewardEvent, StewardGaveUp};
 use restarts::{Restarts, Rules};
@@ -69,7 +69,6 @@ pub struct Steward {
     restarts: Arc<AtomicU64>,
 }
 
-type Backoff = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
 type Listener = Arc<dyn Fn(&StewardEvent) + Send + Sync>;
 
 impl Steward {
@@ -83,7 +82,7 @@ impl Steward {
         Self {
             workers: Workers::new(rhythm, start),
             rules: Rules { most: 5, within: Duration::from_secs(60), steady_after: Duration::from_secs(60) },
-            backoff: Arc::new(doubling),
+            backoff: DOUBLING,
             listener: Arc::new(|_| {}),
             restarts: Arc::new(AtomicU64::new(0)),
         }
@@ -95,10 +94,10 @@ impl Steward {
         self
     }
 
-    /// How long to wait before a new worker starts: `wait(0)` after a first death, `wait(1)` after a second in a row, and so on.
-    /// The default is 100 ms, doubled each time, at most 30 s.
-    pub fn backoff(mut self, wait: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
-        self.backoff = Arc::new(wait);
+    /// How long to wait before a new worker starts, longer after each death in a row; its total does not count. The default is
+    /// 100 ms, doubled each time, at most 30 s, without jitter.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
         self
     }
 
@@ -188,6 +187,7 @@ impl Steward {
     async fn look_after(&self, heart: &Heart, stop: &CancellationToken) -> Result<(), StewardGaveUp> {
         let time = self.workers.time();
         let (mut restarts, mut failure) = (Restarts::new(self.rules), None);
+        let mut schedule = self.backoff.schedule();
         while !stop.is_cancelled() {
             heart.begin_unit();
             let born = time.now();
@@ -206,7 +206,11 @@ impl Steward {
             let Some(in_a_row) = restarts.died(died, died.since(born)) else {
                 return Err(self.give_up(death));
             };
-            self.back_off(&time, death, in_a_row, stop).await;
+            if in_a_row == 0 {
+                schedule = self.backoff.schedule();
+            }
+            let wait = schedule.next(Duration::ZERO, &mut fastrand::Rng::new()).unwrap_or(Duration::MAX);
+            self.back_off(&time, death, wait, stop).await;
         }
         self.tell(&StewardEvent::Stopped { failure });
         Ok(())
@@ -220,8 +224,7 @@ impl Steward {
     }
 
     /// Waits before the next start, unless there will be none.
-    async fn back_off(&self, time: &Time, death: Death, in_a_row: u32, stop: &CancellationToken) {
-        let wait = (self.backoff)(in_a_row);
+    async fn back_off(&self, time: &Time, death: Death, wait: Duration, stop: &CancellationToken) {
         self.tell(&StewardEvent::Died { death, restart_in: wait });
         if stop.run_until_cancelled(time.sleep(wait)).await.is_some() {
             self.restarts.fetch_add(1, Ordering::Relaxed);
@@ -251,9 +254,12 @@ impl fmt::Debug for Steward {
 }
 
 /// 100 ms, doubled each time, at most 30 s.
-fn doubling(in_a_row: u32) -> Duration {
-    Duration::from_millis(100).saturating_mul(1 << in_a_row.min(16)).min(Duration::from_secs(30))
-}
+const DOUBLING: Backoff = Backoff::new()
+    .initial(Duration::from_millis(100))
+    .factor(2.0)
+    .cap(Duration::from_secs(30))
+    .total(Duration::MAX)
+    .jitter(Jitter::None);
 
 #[cfg(test)]
 mod tests;

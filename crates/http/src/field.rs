@@ -6,9 +6,12 @@ use http::HeaderMap;
 
 /// The value of a field; several lines are joined as HTTP says, by commas. None if it is missing or is no text.
 pub(crate) fn field<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
-    let mut lines = headers.get_all(name).iter().map(|line| std::str::from_utf8(line.as_bytes()));
-    let first = Cow::Borrowed(lines.next()?.ok()?.trim());
-    lines.try_fold(first, |all, line| Some(Cow::Owned(format!("{all}, {}", line.ok()?.trim()))))
+    let lines = headers.get_all(name).iter().map(|line| std::str::from_utf8(line.as_bytes()).map(str::trim));
+    match lines.collect::<Result<Vec<_>, _>>().ok()?.as_slice() {
+        [] => None,
+        [line] => Some(Cow::Borrowed(*line)),
+        lines => Some(Cow::Owned(lines.join(", "))),
+    }
 }
 
 /// Digits, with a fraction if need be: `2`, `2.0`, `.5`. No sign, no exponent.

@@ -25,19 +25,34 @@
 //! - GitHub, Stripe, Cloudflare, OpenAI, Azure, Anthropic, Slack, Discord, Shopify, Reddit, Atlassian, Kong, Envoy.
 //!
 //! What cannot be understood is ignored, field by field. What is absurd is capped: see [`Reader`].
+//!
+//! The other way round, a service tells its callers how they stand: a [`Limit`] is what they are told of, a [`Standing`] how it
+//! stands after a decision, and a [`Writer`] puts that into the fields, in today's form or in an older one. [`Problem`] is the body
+//! of a refusal. [`ClientAddress`] finds out who is calling, behind proxies.
 
 mod advice;
 mod budget;
+mod client;
 mod date;
 mod duration;
 mod field;
+mod limit;
+mod problem;
 mod ratelimit_fields;
 mod reader;
 mod reset;
 mod retry_after;
+mod standing;
 mod vendor;
+mod writer;
 
 pub use advice::{Advice, Throttled};
 pub use budget::{Budget, Refill, Unit};
+pub use client::{AddressField, ClientAddress, PrefixError};
+pub use ipnet::IpNet;
+pub use limit::{Limit, NameError};
+pub use problem::{Problem, ProblemType};
 pub use reader::{Reader, read};
 pub use reset::ResetForm;
+pub use standing::Standing;
+pub use writer::{Form, Writer, retry_after_value};

@@ -150,6 +150,18 @@ fn ietf_draft_11_over_several_lines_with_spaces_and_units() {
 }
 
 #[test]
+fn a_window_of_nothing_and_what_is_missing_are_ignored() {
+    let fields = [
+        ("ratelimit-policy", r#""a";q=5;w=0, "b";w=60, ("c" "d");q=7, 1.5;w=60, "e";q=-1;w=60"#),
+        ("ratelimit", r#""f";t=60, "g";r=1;t=-1"#),
+    ];
+    assert_budgets(
+        &answer(200, &fields),
+        &[("g", None, Some(1), None, None), ("a", Some(5), None, None, None)],
+    );
+}
+
+#[test]
 fn ietf_names_as_they_may_become() {
     let advice = answer(200, &[("ratelimit", r"x;a=50;w=30;c=3")]);
     assert_budgets(&advice, &[("x", None, Some(50), None, seconds(30))]);

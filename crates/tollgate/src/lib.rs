@@ -63,7 +63,3 @@ pub use tollgate_core::{
     Sharded, SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket, UnknownKind, Verdict,
 };
 pub use wait::{Wait, WaitError};
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

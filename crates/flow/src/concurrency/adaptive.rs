@@ -15,7 +15,8 @@ use crate::Time;
 /// An [`Estimator`] says how many; it learns once a second at most, from ten calls at least. Clones share one state.
 ///
 /// The slots are those of a [`ConcurrencyLimit`], which may also be a member of a [`Gate`](tollgate::Gate): take slots there
-/// from [`concurrency`](Self::concurrency), and [`report`](Self::report) how the calls went.
+/// from [`concurrency`](Self::concurrency), and [`report`](Self::report) how the calls went. For a [`Pool`](crate::Pool) that
+/// is `Pool::sharing(limit.concurrency().clone()).observer(limit)`.
 ///
 /// # Examples
 /// ```
@@ -107,9 +108,9 @@ impl AdaptiveLimit {
         self.shared.slots.limit()
     }
 
-    /// Learns how a call went that began at `started`, and whose slot was taken from [`concurrency`](Self::concurrency).
-    pub fn report(&self, started: Tick, finish: Finish) {
-        self.learn(started, self.shared.slots.in_use(), finish);
+    /// Learns how a call went that took `took`, and whose slot was taken from [`concurrency`](Self::concurrency).
+    pub fn report(&self, took: Duration, finish: Finish) {
+        self.learn(took, self.shared.slots.in_use(), finish);
     }
 
     fn permit(&self, slot: OwnedSlot) -> AdaptivePermit {
@@ -117,13 +118,12 @@ impl AdaptiveLimit {
         AdaptivePermit { limit: self.clone(), started, in_flight, _slot: slot }
     }
 
-    fn learn(&self, started: Tick, in_flight: u64, finish: Finish) {
+    fn learn(&self, rtt: Duration, in_flight: u64, finish: Finish) {
         if finish == Finish::Ignored {
             return;
         }
-        let now = self.shared.time.now();
-        let sample = Sample { rtt: now.since(started), in_flight, dropped: finish == Finish::Dropped };
-        if self.shared.learning().add(now, sample) {
+        let sample = Sample { rtt, in_flight, dropped: finish == Finish::Dropped };
+        if self.shared.learning().add(self.shared.time.now(), sample) {
             self.enforce();
         }
     }
@@ -197,7 +197,8 @@ impl AdaptivePermit {
 
     /// The call ended like this.
     pub fn finish(self, finish: Finish) {
-        self.limit.learn(self.started, self.in_flight, finish);
+        let took = self.limit.shared.time.now().since(self.started);
+        self.limit.learn(took, self.in_flight, finish);
     }
 }
 
@@ -239,7 +240,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         assert_eq!(limit.concurrency().waiting(), 1);
-        limit.report(limit.shared.time.now(), Finish::Success);
+        limit.report(Duration::ZERO, Finish::Success);
         assert!(waiter.await.unwrap().is_ok());
         drop(held);
     }

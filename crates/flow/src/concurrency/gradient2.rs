@@ -151,6 +151,13 @@ mod tests {
     }
 
     #[test]
+    fn a_drop_counts_however_few_are_under_way() {
+        let mut gradient = Gradient2::new();
+        gradient.learn(sample(100, 1, true));
+        assert_eq!(gradient.limit(), 18);
+    }
+
+    #[test]
     fn after_ten_samples_the_mean_is_exponential() {
         let mut gradient = Gradient2::new();
         (0..10).for_each(|_| gradient.learn(sample(100, 20, false)));

@@ -100,7 +100,7 @@ impl Heard {
 
 const START: f64 = 10.0;
 const FLOOR: f64 = 0.5;
-/// A tenth of a thousandth of a second apart is as good as unlimited, and keeps everything finite.
+/// A tenth of a microsecond apart is as good as unlimited, and keeps everything finite.
 const MOST: f64 = 1e7;
 const BACKOFF: f64 = 0.7;
 const SHORTEST_ROUND: Duration = Duration::from_millis(100);

@@ -10,8 +10,8 @@ pub(super) trait Driven: Send + Sync {
     fn utc(&self) -> SystemTime;
     fn set_rate(&self, rate: f64, burst: u64, now: Tick);
 
-    /// Lets nobody pass for `span`, or for so much longer if it `is_stopped` already, at a rate of `rate`.
-    fn stop(&self, span: Duration, rate: f64, is_stopped: bool, now: Tick);
+    /// Lets nobody pass for `span`, or for so much longer if it is stopped already. `rate` is the one it goes at.
+    fn stop(&self, span: Duration, rate: f64, now: Tick);
 }
 
 /// Rates are counted in thousandths per second.
@@ -38,9 +38,9 @@ impl<C: Clock> Driven for Limiter<TokenBucket, C> {
 
     /// A debt that takes this long to pay off. Nobody needs to come back to end it: the limiter re-times all who wait, and
     /// when it is paid there is one turn, not a burst of them.
-    fn stop(&self, span: Duration, rate: f64, is_stopped: bool, now: Tick) {
-        // If somebody waits, there is less left than they want, and nothing is said to be left.
-        let left = if is_stopped { 0 } else { self.peek_n_at(0, now).remaining() };
+    fn stop(&self, span: Duration, rate: f64, now: Tick) {
+        // Nothing if it is stopped already; and nothing if somebody waits, since there is less than they want.
+        let left = self.peek_n_at(0, now).remaining();
         let debt = (span.as_secs_f64() * rate).ceil() as u64;
         self.charge_at(left.saturating_add(debt), now);
     }

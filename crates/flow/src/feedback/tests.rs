@@ -80,6 +80,23 @@ fn a_longer_hold_extends_a_shorter_one_and_not_the_other_way_round() {
 }
 
 #[test]
+fn a_rate_that_is_learnt_during_a_hold_does_not_move_its_end() {
+    let (clock, limiter, feedback) = driven(RateControl::new().starting_at(100.0));
+    let sent = [feedback.sending(), feedback.sending()];
+    clock.advance(MILLI);
+    answer(&feedback, sent[0], 429, &[("retry-after", "2")]);
+    answer(&feedback, sent[1], 200, &[("ratelimit-policy", r#""a";q=1;w=1"#)]);
+    assert!((feedback.rate() - 0.95).abs() < 1e-9);
+    assert_eq!(admitted(&clock, &limiter, MILLI * 1_999), 0);
+    // At 35/s, in which the debt was counted, the first turn comes within two of its intervals.
+    assert!(admitted(&clock, &limiter, MILLI * 60) >= 1);
+    // The next answer brings the new rate.
+    answer(&feedback, feedback.sending(), 200, &[]);
+    let after = admitted(&clock, &limiter, SECOND * 20);
+    assert!((18..=21).contains(&after), "{after}");
+}
+
+#[test]
 fn those_who_wait_and_those_who_come_later_are_served_after_the_hold() {
     let (clock, limiter, feedback) = driven(RateControl::new().starting_at(100.0));
     assert!(limiter.allow());

@@ -182,6 +182,7 @@ impl<J, V> Drop for Crew<J, V> {
         state.course = Course::Abandon;
         let left =
             (state.queue.drain(), std::mem::take(&mut state.done), std::mem::take(&mut state.unfinished));
+        state.tell();
         drop(state);
         drop(left); // without the lock: who knows what a job does when it is dropped
     }

@@ -81,7 +81,8 @@ impl<J, V> Hold<J, V> {
         if self.run.rules.observers.is_empty() {
             return;
         }
-        let attempt = Attempted { number: self.attempts, fault, took: self.now().since(self.began) };
+        let cost = self.entry.as_ref().map_or(0, |entry| entry.cost);
+        let attempt = Attempted { number: self.attempts, cost, fault, took: self.now().since(self.began) };
         let control = self.run.control();
         self.run.rules.observers.iter().for_each(|observer| observer.ended(&attempt, &control));
     }
@@ -92,7 +93,7 @@ impl<J, V> Hold<J, V> {
         let schedule = self.schedule.get_or_insert_with(|| Box::new(policy.schedule()));
         let elapsed = self.run.time.now().since(self.started);
         let wait = policy.next(self.attempts, elapsed, fault, schedule)?;
-        self.run.state().meter.retries += 1;
+        self.run.state().count_retry(fault);
         Some(wait)
     }
 
@@ -127,6 +128,7 @@ impl<J, V> Hold<J, V> {
         if self.entry.is_none() {
             run.stir();
         }
+        state.tell();
         let waker = state.waker();
         drop(state);
 
@@ -150,6 +152,7 @@ impl<J, V> Drop for Hold<J, V> {
         state.running -= 1;
         let unwanted = state.hand_back(Unfinished { job, position, attempts: self.attempts });
         self.run.stir();
+        state.tell();
         let waker = state.waker();
         drop(state);
         drop(unwanted);

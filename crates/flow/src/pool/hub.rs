@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tollgate::{ConcurrencyLimit, Tick, WaitError};
 
 use super::control::{Control, Course, Steered};
+use super::metrics::Gauges;
 use super::outcome::{Outcome, Times, Unfinished};
 use super::queue::Queue;
 use super::rules::Rules;
@@ -48,6 +49,7 @@ pub(super) struct State<J, V> {
     pub(super) is_paused: bool,
     pub(super) held_until: Tick,
     pub(super) meter: Meter,
+    gauges: Gauges,
     reader: Option<Waker>,
 }
 
@@ -96,6 +98,7 @@ impl<J, V> State<J, V> {
         let entry = self.queue.pop()?;
         self.running += 1;
         self.meter.started(now.since(entry.queued));
+        self.gauges.started(now.since(entry.queued));
         Some(entry)
     }
 
@@ -127,11 +130,22 @@ impl<J, V> State<J, V> {
         self.done.push_back(Outcome { job, result: Err(fault), attempts: 0, position, times });
     }
 
+    /// A job is tried again.
+    pub(super) fn count_retry(&mut self, fault: &Fault) {
+        self.meter.retries += 1;
+        self.gauges.retried(fault);
+    }
+
     /// Leaves a waker, unless there is something to do already.
     pub(super) fn wait(&mut self, waker: &Waker) {
         if !self.reader.as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.reader = Some(waker.clone());
         }
+    }
+
+    /// Says how many there are of each, to whoever collects that.
+    pub(super) fn tell(&mut self) {
+        self.gauges.tell(self.running, self.queue.len());
     }
 
     /// Whom to wake.
@@ -151,6 +165,7 @@ impl<J, V> Run<J, V> {
             is_paused: false,
             held_until: Tick::ZERO,
             meter: Meter::new(time.now()),
+            gauges: rules.metering.gauges(),
             reader: None,
         };
         Self { rules, time, state: Mutex::new(state), stirred: AtomicBool::new(true), turned: Notify::new() }
@@ -188,7 +203,7 @@ impl<J, V> Run<J, V> {
         }
     }
 
-    /// WaitTimes for the next attempt of a job that has a slot already: while the run is paused or held, and at the gate.
+    /// Waits for the next attempt of a job that has a slot already: while the run is paused or held, and at the gate.
     pub(super) async fn next_turn(&self, cost: u64) -> Result<Option<Paid>, WaitError> {
         loop {
             self.until_open().await;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::control::Control;
-use crate::{Fault, Heart};
+use crate::Fault;
 
 /// Hears of every attempt of a pool, to learn from it: whether its worker is alive, how fast an upstream may be asked.
 ///
-/// It is called on the worker's task, so it must not block. A [`Heart`] is an observer that beats when an attempt begins.
-/// For a closure, there is [`Pool::on_attempt`](super::Pool::on_attempt).
+/// It is called on the worker's task, so it must not block. A [`Heart`](crate::Heart), a [`Feedback`](crate::Feedback) and an
+/// [`AdaptiveLimit`](crate::AdaptiveLimit) are observers. For a closure, there is
+/// [`Pool::on_attempt`](super::Pool::on_attempt).
 pub trait Observer: Send + Sync {
     /// An attempt begins.
     fn begins(&self) {}
@@ -30,12 +31,6 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
     }
 }
 
-impl Observer for Heart {
-    fn begins(&self) {
-        self.begin_unit();
-    }
-}
-
 /// A closure that hears how attempts went.
 pub(super) struct OnAttempt<F>(pub(super) F);
 
@@ -51,6 +46,8 @@ impl<F: Fn(&Attempted<'_>, &Control) + Send + Sync> Observer for OnAttempt<F> {
 pub struct Attempted<'a> {
     /// Which one of its job, from 1.
     pub number: u32,
+    /// What it paid at the gate, if there is one.
+    pub cost: u64,
     /// Why it failed, if it did.
     pub fault: Option<&'a Fault>,
     /// How long it took, without the wait for the gate.

@@ -97,6 +97,7 @@ where
             self.unread.take_over(&mut state.done, |outcome| outcome.position);
         }
         drop(state);
+        run.rules.metering.tell_limits(&run.rules.limit);
         self.crew.tidy();
     }
 
@@ -140,6 +141,7 @@ where
     /// Leaves a waker if there is nothing to do; whether that is so.
     fn rests(&self, context: &mut Context<'_>) -> bool {
         let mut state = self.run.state();
+        state.tell();
         let rests = state.done.is_empty() && !self.run.is_stirred();
         if rests {
             state.wait(context.waker());

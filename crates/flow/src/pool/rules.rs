@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tollgate::ConcurrencyLimit;
 
+use super::metrics::Metering;
 use super::observer::Observer;
 use super::policy::Policy;
 use super::toll::Toll;
@@ -19,6 +20,7 @@ pub(super) struct Rules {
     pub(super) attempt_timeout: Option<Duration>,
     pub(super) job_timeout: Option<Duration>,
     pub(super) observers: Vec<Arc<dyn Observer>>,
+    pub(super) metering: Metering,
     pub(super) queued: usize,
     pub(super) unread: usize,
 }

@@ -52,9 +52,11 @@ impl<I: Iterator> Iterator for Iterated<I> {
 
 /// What a job costs at the gate, and how soon it is to be done.
 pub(super) struct Appraisal<J> {
-    pub(super) cost: Option<Arc<dyn Fn(&J) -> u64 + Send + Sync>>,
-    pub(super) priority: Option<Arc<dyn Fn(&J) -> u8 + Send + Sync>>,
+    pub(super) cost: Option<Judgement<J, u64>>,
+    pub(super) priority: Option<Judgement<J, u8>>,
 }
+
+type Judgement<J, N> = Arc<dyn Fn(&J) -> N + Send + Sync>;
 
 impl<J> Clone for Appraisal<J> {
     fn clone(&self) -> Self {

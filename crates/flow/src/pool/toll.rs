@@ -15,7 +15,7 @@ pub(super) trait Toll: Send + Sync {
     /// nobody's way.
     fn turnstile(&self) -> Box<dyn Pass>;
 
-    /// WaitTimes in line with everybody who calls this.
+    /// Waits in line with everybody who calls this.
     fn pay(&self, cost: u64) -> Pin<Box<dyn Future<Output = Result<Paid, WaitError>> + Send + '_>>;
 }
 

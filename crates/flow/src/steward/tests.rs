@@ -172,7 +172,7 @@ async fn a_steady_life_resets_the_backoff() {
             Outcome::Err(io::Error::other("again"))
         }
     });
-    let (diary, steward) = Diary::of(steward.backoff(|in_a_row| SECOND * (1 + in_a_row)));
+    let (diary, steward) = Diary::of(steward.backoff(DOUBLING.initial(SECOND)));
     assert!(steward.run(stopping_after(65 * SECOND)).await.is_ok());
     diary.says(&[
         (Duration::ZERO, "started 0"),
@@ -233,7 +233,7 @@ async fn old_worker_that_blocks_its_thread_is_left_behind_and_replaced() {
         }
     })
     .time(Time::of(clock.clone()))
-    .backoff(|_| Duration::ZERO)
+    .backoff(DOUBLING.initial(Duration::ZERO))
     .on_event(move |event| {
         if let StewardEvent::LeftBehind = event {
             left.lock().unwrap().take().unwrap().send(()).unwrap();
@@ -253,12 +253,12 @@ async fn old_worker_that_blocks_its_thread_is_left_behind_and_replaced() {
 #[tokio::test(start_paused = true)]
 async fn shutdown_during_backoff_starts_nobody() {
     let failing = Steward::new(RHYTHM, |_, _| async { Outcome::Err(io::Error::other("down")) });
-    let (diary, steward) = Diary::of(failing.backoff(|_| Duration::MAX));
+    let (diary, steward) = Diary::of(failing.backoff(DOUBLING.initial(30 * SECOND)));
     assert!(steward.run(stopping_after(SECOND)).await.is_ok());
     assert_eq!(steward.restarts(), 0);
     diary.says(&[
         (Duration::ZERO, "started 0"),
-        (Duration::ZERO, "the worker failed; next in 18446744073709551615.999999999s"),
+        (Duration::ZERO, "the worker failed; next in 30s"),
         (SECOND, "stopped"),
     ]);
 }
@@ -325,7 +325,8 @@ async fn nested_stewards_replace_a_worker_without_troubling_the_outer_one() {
         let _heart = heart;
         pending::<Outcome>().await
     });
-    let (inner_diary, inner) = Diary::of(inner.grace(Duration::ZERO).backoff(|_| 20 * SECOND));
+    let (inner_diary, inner) =
+        Diary::of(inner.grace(Duration::ZERO).backoff(DOUBLING.initial(20 * SECOND).cap(20 * SECOND)));
     let nested = inner.clone();
     let (diary, outer) = Diary::of(Steward::new(RHYTHM, move |heart, stop| nested.work(heart, stop)));
     assert!(outer.run(stopping_after(60 * SECOND)).await.is_ok());
@@ -366,9 +367,9 @@ async fn a_steward_that_is_dropped_takes_everybody_with_it() {
 
 #[test]
 fn the_default_backoff_doubles_up_to_half_a_minute() {
-    assert_eq!(doubling(0), 100 * MILLI);
-    assert_eq!(doubling(1), 200 * MILLI);
-    assert_eq!(doubling(8), 25_600 * MILLI);
-    assert_eq!(doubling(9), 30 * SECOND);
-    assert_eq!(doubling(u32::MAX), 30 * SECOND);
+    let (mut schedule, mut random) = (DOUBLING.schedule(), fastrand::Rng::new());
+    let waits: Vec<_> = std::iter::from_fn(|| schedule.next(Duration::ZERO, &mut random)).take(20).collect();
+    assert_eq!(waits[..2], [100 * MILLI, 200 * MILLI]);
+    assert_eq!(waits[8], 25_600 * MILLI);
+    assert_eq!(waits[9..], [30 * SECOND; 11]);
 }

@@ -2,5 +2,7 @@
 
 mod limits;
 mod outcomes;
+mod random;
+mod retries;
 mod stop;
 mod support;

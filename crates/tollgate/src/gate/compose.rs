@@ -152,8 +152,19 @@ pub struct Costing<M> {
 }
 
 impl<M> Costing<M> {
+    /// `inner` at a fixed cost: for a gate that owns its members, as one that a task takes along must.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Costing, Gate, Limiter, Quota};
+    ///
+    /// let [requests, bytes] = [1, 1_000].map(|count| Limiter::new(Quota::per_hour(count)));
+    /// let gate = Gate::new(Costing::new(requests.clone(), 1)).and(bytes.clone());
+    /// std::thread::spawn(move || assert!(gate.allow_n(700))).join().unwrap();
+    /// assert_eq!((requests.remaining(), bytes.remaining()), (0, 300));
+    /// ```
     #[inline]
-    pub(crate) fn new(inner: M, cost: u64) -> Self {
+    pub fn new(inner: M, cost: u64) -> Self {
         Self { inner, cost }
     }
 

@@ -1,0 +1,271 @@
+//! Telling callers how they stand.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sfv::{DictSerializer, KeyRef, ListSerializer};
+
+use crate::limit::{LONGEST_SECONDS, field_value, integer};
+use crate::standing::Standing;
+
+/// In which words limits are told.
+///
+/// The form of today speaks of every limit. The older ones speak of one only, the tightest, in three numbers: what the limit
+/// is, what is left of it, and in how many seconds there is more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Form {
+    /// `RateLimit: "burst";r=50;t=30` and `RateLimit-Policy: "burst";q=100;w=60`, as in the IETF's drafts 08 to 11.
+    #[default]
+    Draft11,
+    /// `RateLimit: limit=100, remaining=50, reset=30` and `RateLimit-Policy: 100;w=60`.
+    Draft7,
+    /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 50`, `RateLimit-Reset: 30` and `RateLimit-Policy: 100;w=60`.
+    Draft6,
+    /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 50` and `X-RateLimit-Reset: 30`, in seconds from now.
+    XRateLimit,
+    /// Not at all. A refusal still has its `Retry-After`, which HTTP itself defines.
+    Off,
+}
+
+/// Tells callers how they stand with limits, in the fields of an answer.
+///
+/// Every answer may have the fields, not only refusals. A refusal also gets `Retry-After`: the seconds until all that refused
+/// would admit the same call, rounded up, and at least one; it is left out if that will never be. Numbers too large for
+/// the fields are capped: counts at fifteen digits, spans at 999999999 seconds.
+///
+/// Fields that are there already, from a layer further in or from the service itself, stay. Today's form adds to them; the
+/// older forms, which can speak of one limit only, then say nothing.
+///
+/// # Examples
+/// ```
+/// use http::HeaderMap;
+/// use tollgate_core::{Decision, Kind, Quota, Verdict};
+/// use tollgate_http::{Form, Limit, Writer};
+///
+/// let burst = Limit::new("burst", Kind::FixedWindow, Quota::per_minute(100))?;
+/// let daily = Limit::new("daily", Kind::FixedWindow, Quota::per_day(1_000))?;
+/// let standings = [
+///     burst.after(Decision::new(Verdict::Deny, 100, 0, 29_500_000_000, 29_500_000_000)),
+///     daily.after(Decision::new(Verdict::Allow, 1_000, 700, 0, 50_000_000_000_000)),
+/// ];
+/// let mut headers = HeaderMap::new();
+/// Writer::new().write(&standings, &mut headers);
+/// assert_eq!(headers["ratelimit-policy"], r#""burst";q=100;w=60, "daily";q=1000;w=86400"#);
+/// assert_eq!(headers["ratelimit"], r#""burst";r=0;t=30, "daily";r=700;t=50000"#);
+/// assert_eq!(headers["retry-after"], "30");
+///
+/// let mut headers = HeaderMap::new();
+/// Writer::new().form(Form::XRateLimit).write(&standings, &mut headers);
+/// assert_eq!(headers["x-ratelimit-remaining"], "0");
+/// # Ok::<(), tollgate_http::NameError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use = "a writer writes nothing by itself"]
+pub struct Writer {
+    form: Form,
+}
+
+impl Writer {
+    /// A writer of today's form.
+    pub const fn new() -> Self {
+        Self { form: Form::Draft11 }
+    }
+
+    /// Writes in that form.
+    pub const fn form(self, form: Form) -> Self {
+        Self { form }
+    }
+
+    /// Writes how the limits of one call stand.
+    pub fn write(&self, standings: &[Standing<'_>], headers: &mut HeaderMap) {
+        match self.form {
+            Form::Draft11 => today(standings, headers),
+            Form::Draft7 => draft7(standings, headers),
+            Form::Draft6 => draft6(standings, headers),
+            Form::XRateLimit => x_ratelimit(standings, headers),
+            Form::Off => {}
+        }
+        if let Some(wait) = wait_for_all(standings) {
+            headers.insert(RETRY_AFTER, retry_after_value(wait));
+        }
+    }
+}
+
+/// The value of `Retry-After` for a refusal: whole seconds, rounded up, at least one.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate_http::retry_after_value;
+///
+/// assert_eq!(retry_after_value(Duration::from_millis(1_001)), "2");
+/// assert_eq!(retry_after_value(Duration::ZERO), "1");
+/// ```
+pub fn retry_after_value(wait: Duration) -> HeaderValue {
+    HeaderValue::from(whole_seconds(wait).max(1))
+}
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+/// Limit, remaining, reset.
+const DRAFT_6: [HeaderName; 3] = [
+    HeaderName::from_static("ratelimit-limit"),
+    HeaderName::from_static("ratelimit-remaining"),
+    HeaderName::from_static("ratelimit-reset"),
+];
+const X_RATELIMIT: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
+
+fn today(standings: &[Standing<'_>], headers: &mut HeaderMap) {
+    let mut told = told(standings).peekable();
+    if told.peek().is_none() {
+        return;
+    }
+    let mut limits = ListSerializer::new();
+    told.for_each(|standing| write_limit(standing, &mut limits));
+    headers.append(RATELIMIT, field_value(limits));
+    headers.append(RATELIMIT_POLICY, policies(standings));
+}
+
+/// `"burst";r=50;t=30`
+fn write_limit(standing: &Standing<'_>, list: &mut ListSerializer<String>) {
+    let name = standing.limit().name_item();
+    let mut item = list.bare_item(name).parameter(KeyRef::constant("r"), integer(standing.available()));
+    if let Some(window) = standing.effective_window() {
+        item = item.parameter(KeyRef::constant("t"), integer(whole_seconds(window)));
+    }
+    if let Some(key) = standing.key() {
+        item = item.parameter(KeyRef::constant("pk"), key);
+    }
+    _ = item.finish();
+}
+
+fn policies(standings: &[Standing<'_>]) -> HeaderValue {
+    // By far the most frequent case, and the same for every answer.
+    if let [only] = standings
+        && only.key().is_none()
+    {
+        return only.limit().policy_field();
+    }
+    let mut list = ListSerializer::new();
+    for standing in told(standings) {
+        standing.limit().write_policy(&mut list, standing.key());
+    }
+    field_value(list)
+}
+
+fn draft7(standings: &[Standing<'_>], headers: &mut HeaderMap) {
+    let Some(Numbers { limit, remaining, reset: Some(reset) }) = numbers(standings) else {
+        return;
+    };
+    if headers.contains_key(RATELIMIT) {
+        return;
+    }
+    let mut fields = DictSerializer::new();
+    let numbers = [("limit", limit), ("remaining", remaining), ("reset", reset)];
+    for (key, number) in numbers {
+        _ = fields.bare_item(KeyRef::constant(key), integer(number));
+    }
+    let text = fields.finish().unwrap_or_default();
+    headers.insert(RATELIMIT, HeaderValue::try_from(text).expect("structured fields are printable ASCII"));
+    older_policies(standings, headers);
+}
+
+fn draft6(standings: &[Standing<'_>], headers: &mut HeaderMap) {
+    let Some(numbers @ Numbers { reset: Some(_), .. }) = numbers(standings) else {
+        return;
+    };
+    if !headers.contains_key(&DRAFT_6[0]) {
+        numbers.write(DRAFT_6, headers);
+        older_policies(standings, headers);
+    }
+}
+
+fn x_ratelimit(standings: &[Standing<'_>], headers: &mut HeaderMap) {
+    if let Some(numbers) = numbers(standings)
+        && !headers.contains_key(&X_RATELIMIT[0])
+    {
+        numbers.write(X_RATELIMIT, headers);
+    }
+}
+
+/// What the older forms tell. Those of the drafts must have a reset, so they cannot speak of a limit without one.
+struct Numbers {
+    limit: u64,
+    remaining: u64,
+    reset: Option<u64>,
+}
+
+fn numbers(standings: &[Standing<'_>]) -> Option<Numbers> {
+    let tightest = tightest(standings)?;
+    let reset = tightest.effective_window().map(whole_seconds);
+    Some(Numbers { limit: tightest.limit().count(), remaining: tightest.available(), reset })
+}
+
+impl Numbers {
+    fn write(&self, [limit, remaining, reset]: [HeaderName; 3], headers: &mut HeaderMap) {
+        headers.insert(limit, self.limit.min(MOST).into());
+        headers.insert(remaining, self.remaining.min(MOST).into());
+        if let Some(seconds) = self.reset {
+            headers.insert(reset, seconds.into());
+        }
+    }
+}
+
+/// What structured fields can count to.
+const MOST: u64 = 999_999_999_999_999;
+
+/// `100;w=60, 1000;w=3600`, the tightest first.
+///
+/// Two policies must not have the same number, since that is what tells them apart. The tightest keeps its number even if it has
+/// no window to tell: another's would be taken for its.
+fn older_policies(standings: &[Standing<'_>], headers: &mut HeaderMap) {
+    let (mut list, mut said) = (ListSerializer::new(), Vec::new());
+    for (index, standing) in tightest(standings).into_iter().chain(told(standings)).enumerate() {
+        let (count, window) = (integer(standing.limit().count()), standing.limit().window_seconds());
+        if said.contains(&count) || (index > 0 && window.is_none()) {
+            continue;
+        }
+        said.push(count);
+        if let Some(window) = window {
+            _ = list.bare_item(count).parameter(KeyRef::constant("w"), integer(window));
+        }
+    }
+    let policies = field_value(list);
+    if !policies.is_empty() {
+        headers.insert(RATELIMIT_POLICY, policies);
+    }
+}
+
+/// Those that there is anything to tell of.
+fn told<'a, 'b>(standings: &'a [Standing<'b>]) -> impl Iterator<Item = &'a Standing<'b>> {
+    standings.iter().filter(|standing| !standing.limit().is_unlimited())
+}
+
+/// The limit that is felt first: what refused for the longest time, else what has least left.
+fn tightest<'a, 'b>(standings: &'a [Standing<'b>]) -> Option<&'a Standing<'b>> {
+    told(standings).min_by_key(|standing| {
+        let refused_for = standing.is_refusal().then(|| standing.retry_after().unwrap_or(Duration::MAX));
+        (Reverse(refused_for), standing.available(), Reverse(standing.effective_window()))
+    })
+}
+
+/// When all that refused would admit the same call: none if nothing refused, or if one of them never will.
+fn wait_for_all(standings: &[Standing<'_>]) -> Option<Duration> {
+    let refusals = standings.iter().filter(|standing| standing.is_refusal());
+    refusals
+        .map(Standing::retry_after)
+        .try_fold(None, |longest, wait| Some(longest.max(Some(wait?))))
+        .flatten()
+}
+
+fn whole_seconds(span: Duration) -> u64 {
+    let seconds = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
+    seconds.min(LONGEST_SECONDS)
+}
