@@ -21,19 +21,18 @@ const REQUESTS: u32 = 60;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let address = start_server().await?;
-    let url = format!("http://{address}/items");
     let ordinary = || ClientBuilder::new(reqwest::Client::new());
     println!("{:10} {:>4} {:>4} {:>9} {:>8}", "", "200", "429", "attempts", "seconds");
-    ask_all("ordinary", &ordinary().build(), &url).await?;
-    ask_all("polite", &ordinary().with(Manners::new().build()).build(), &url).await?;
+    ask_all("ordinary", &ordinary().build()).await?;
+    ask_all("polite", &ordinary().with(Manners::new().build()).build()).await?;
     Ok(())
 }
 
-/// Asks for everything at once, and prints what came of it.
-async fn ask_all(name: &str, client: &ClientWithMiddleware, url: &str) -> Result<(), Box<dyn Error>> {
+/// Asks a new server for everything at once, and prints what came of it.
+async fn ask_all(name: &str, client: &ClientWithMiddleware) -> Result<(), Box<dyn Error>> {
+    let url = format!("http://{}/items", start_server().await?);
     let time = Time::tokio();
-    let mut asking: JoinSet<_> = (0..REQUESTS).map(|_| client.get(url).send()).collect();
+    let mut asking: JoinSet<_> = (0..REQUESTS).map(|_| client.get(&url).send()).collect();
     let (mut good, mut refused, mut attempts) = (0, 0, 0);
     while let Some(response) = asking.join_next().await {
         let response = response??;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate::{Tick, WaitError};
 
 use super::effort::Effort;
-use super::errand::Errand;
+use super::errand::{Errand, Leave};
 use super::error::NoAnswer;
 use super::host::Host;
 use super::manners::Manners;
@@ -66,7 +66,7 @@ impl<W: Wire> Call<W> {
     /// Makes the call.
     pub(super) async fn make(mut self, request: W::Request) -> Result<W::Answer, NoAnswer> {
         self.retry.deposit();
-        self.template = W::copy(&request);
+        self.template = Some(&request).filter(|_| self.route.errand.leave != Leave::Never).and_then(W::copy);
         let scope = self.scope.clone();
         let mut pass = scope.run(self.enter()).await.map_err(NoAnswer::Ended)??;
         let began = self.route.time.now();

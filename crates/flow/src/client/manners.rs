@@ -21,7 +21,8 @@ use crate::{AdaptiveLimit, Hedge, RateControl, Retry, Time};
 /// 3. The request is sent, for no longer than [one attempt may take](Self::attempt_timeout). If it is slow it may be
 ///    [hedged](Self::hedge).
 /// 4. Status and fields of the answer teach the rate ([`Feedback`](crate::Feedback)), and status and time the number of
-///    slots: an answer is a success; 429, 503, 504 and a time-out are a drop; other failures teach nothing.
+///    slots: an answer is a success; 429, 503, 504 and a time-out are a drop; other failures teach nothing, nor does an
+///    attempt that the deadline ended.
 /// 5. What failed is [tried again](Self::retry), if it may be: after a backoff, or what `Retry-After` says, and with a turn of its
 ///    own. The slot is kept meanwhile.
 /// 6. When there is no further attempt the caller gets what the last one brought: a response, whatever its status, as from

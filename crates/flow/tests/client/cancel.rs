@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use http::Method;
-use tollgate_flow::client::NoAnswer;
-use tollgate_flow::concurrency::Fixed;
-use tollgate_flow::{AdaptiveLimit, Ended, Hedge, Manners, Polite, Scope, Time};
+use tollgate_flow::client::{NoAnswer};
+use tollgate_flow::concurrency::{Fixed};
+use tollgate_flow::{AdaptiveLimit, Ended, Hedge, Manners, Polite, RateControl, Scope, Time};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -161,4 +161,38 @@ async fn a_call_that_was_never_polled_takes_nothing() {
     assert_nothing_is_held(&polite, &server);
     let response = get(&client).await.unwrap();
     assert_eq!((server.at_ms(), effort(&response).waited), (vec![0], Duration::ZERO));
+}
+
+/// A thousand calls of which most are given up at some moment, in whatever state they are.
+#[tokio::test(start_paused = true)]
+async fn at_any_moment_nothing_leaks() {
+    let mut rng = fastrand::Rng::with_seed(7);
+    let rule = |_: &http::Request<String>, n: usize| {
+        status([200, 503, 429, 200, 502][n % 5]).after_ms([5, 700, 40, 2_000][n % 4])
+    };
+    let server = Server::new(rule);
+    let polite = manners()
+        .rate(RateControl::new().starting_at(100.0).at_most(100.0))
+        .concurrency(|time| AdaptiveLimit::new(Fixed::new(10), time))
+        .hedge(|time| Hedge::with_time(time).after(300 * MS).copies(3).unbudgeted())
+        .attempt_timeout(SECOND)
+        .build();
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..1_000 {
+        let (begins, span) = (rng.u64(..10_000), rng.u64(1..3_000));
+        let mut client = polite.layer(server.clone());
+        calls.spawn(async move {
+            let time = Time::tokio();
+            time.sleep(Duration::from_millis(begins)).await;
+            time.timeout(Duration::from_millis(span), client.call(request(&Method::GET))).await.is_ok()
+        });
+    }
+    let done = calls.join_all().await.into_iter().filter(|is_done| *is_done).count();
+    assert!((1..1_000).contains(&done), "{done} were not given up");
+    assert_nothing_is_held(&polite, &server);
+    Time::tokio().sleep(60 * SECOND).await;
+    assert!(polite.upstreams()[0].paused_for.is_none());
+    let fresh = Server::of(&[200]);
+    let response = get(&polite.layer(fresh)).await.unwrap();
+    assert_eq!(effort(&response).waited, Duration::ZERO, "the turns are back");
 }

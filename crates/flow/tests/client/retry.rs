@@ -3,9 +3,10 @@
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use std::time::Duration;
-
 use http::Method;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 use tollgate_flow::client::{NoAnswer, Repeat};
 use tollgate_flow::retry::{Allowance, Transient, Why};
 use tollgate_flow::{Again, Manners, Retry, RetryBudget};
@@ -21,7 +22,7 @@ async fn a_good_answer_is_passed_on_at_once() {
     let response = get(&client(manners(), &server)).await.unwrap();
     assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "200"));
     assert_eq!((effort(&response).attempts, effort(&response).gave_up), (1, None));
-    assert_eq!((effort(&response).waited, server.at_ms()), (Duration::ZERO, vec![0]));
+    assert_eq!((effort(&response).waited, server.at_ms()), (0 * MS, vec![0]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,6 +198,45 @@ async fn the_total_of_the_backoff_counts_from_the_first_attempt() {
     let server = Server::of(&[503]);
     let response = get(&client(manners().retry(brief), &server)).await.unwrap();
     assert_eq!((effort(&response).attempts, effort(&response).gave_up), (2, Some(Why::Elapsed)));
+}
+
+/// How many requests there should be for these answers, and which of them is the caller's: written down once more.
+fn expected(codes: &[u16], is_get: bool) -> (usize, u16) {
+    let mut sent = 0;
+    loop {
+        let code = codes[sent.min(codes.len() - 1)];
+        sent += 1;
+        let goes_on = match code {
+            429 => true,
+            408 | 502 | 503 | 504 => is_get,
+            _ => false,
+        };
+        if !goes_on || sent == 5 {
+            return (sent, code);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn whatever_is_answered_it_is_sent_as_often_as_it_may_be(
+        codes in vec(select(&[200_u16, 404, 408, 429, 500, 502, 503, 504][..]), 1..8),
+        is_get: bool,
+    ) {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let (sent, code) = expected(&codes, is_get);
+        let (requests, response) = runtime.block_on(async {
+            let server = Server::new(move |_, n| status(codes[n.min(codes.len() - 1)]));
+            let method = if is_get { Method::GET } else { Method::POST };
+            let response = client(manners(), &server).call(request(&method)).await.unwrap();
+            (server.requests(), response)
+        });
+        prop_assert_eq!((requests, response.status().as_u16()), (sent, code));
+        prop_assert_eq!(effort(&response).attempts as usize, sent);
+    }
 }
 
 #[test]
