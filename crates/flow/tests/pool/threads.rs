@@ -25,10 +25,10 @@ async fn one_round(round: u64) {
     let working = crowd.clone();
     let mut pool =
         Pool::sharing(limit.clone()).queued(1 + round as usize % 70).unread(1 + round as usize % 50);
-    if round % 3 == 0 {
+    if round.is_multiple_of(3) {
         pool = pool.in_input_order();
     }
-    if round % 5 == 0 {
+    if round.is_multiple_of(5) {
         pool = pool.gate(ConcurrencyLimit::new(3));
     }
     let mut run = pool.run(0..JOBS, move |job, context| work(working.clone(), job, context));
@@ -37,7 +37,7 @@ async fn one_round(round: u64) {
         jobs.extend(run.next().await.map(|outcome| *outcome.job));
         limit.set_limit(1 + jobs.len() as u64 % 12);
     }
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         while let Some(outcome) = run.next().await {
             jobs.push(outcome.result.unwrap());
         }
