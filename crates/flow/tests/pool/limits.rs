@@ -148,8 +148,8 @@ async fn a_lowered_concurrency_acts_on_jobs_that_take_no_time() {
         let outcomes = outcomes.iter().filter(|outcome| jobs.contains(&outcome.job));
         outcomes.map(|outcome| *outcome.result.as_ref().unwrap()).max()
     };
-    // When job 20 lowers the limit, three others may be running.
-    assert_eq!((at_once(0..20), at_once(24..100)), (Some(4), Some(1)));
+    // When job 20 lowers the limit, the other three runners may be a round ahead.
+    assert_eq!((at_once(0..20), at_once(27..100)), (Some(4), Some(1)));
 }
 
 #[tokio::test(start_paused = true)]
