@@ -21,6 +21,8 @@ pub(super) struct Hold<J, V> {
     entry: Option<Entry<J>>,
     started: Tick,
     attempts: u32,
+    /// Whether its runner has not begun.
+    is_fresh: bool,
     /// Of a job that failed.
     schedule: Option<Box<Schedule>>,
     /// When the attempt began, if anybody wants to know.
@@ -28,7 +30,7 @@ pub(super) struct Hold<J, V> {
 }
 
 impl<J, V> Hold<J, V> {
-    /// `entry` must be counted as running.
+    /// `entry` must be counted as running, and its runner as fresh.
     pub(super) fn new(run: Arc<Run<J, V>>, slot: OwnedSlot, entry: Entry<J>, started: Tick) -> Self {
         Self {
             run,
@@ -36,8 +38,26 @@ impl<J, V> Hold<J, V> {
             entry: Some(entry),
             started,
             attempts: 0,
+            is_fresh: true,
             schedule: None,
             began: started,
+        }
+    }
+
+    /// The runner begins.
+    pub(super) fn begin(&mut self) {
+        if !std::mem::take(&mut self.is_fresh) {
+            return;
+        }
+        let mut state = self.run.state();
+        if !state.begin() {
+            return;
+        }
+        self.run.stir();
+        let waker = state.waker();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 
@@ -147,6 +167,7 @@ impl<J, V> Hold<J, V> {
 
 impl<J, V> Drop for Hold<J, V> {
     fn drop(&mut self) {
+        self.begin();
         let Some(Entry { job, position, .. }) = self.entry.take() else { return };
         self.slot = None;
         let mut state = self.run.state();

@@ -45,6 +45,8 @@ pub(super) struct State<J, V> {
     pub(super) unfinished: Vec<Unfinished<J>>,
     /// How many jobs are with runners.
     pub(super) running: usize,
+    /// How many runners were sent to work and have not begun.
+    pub(super) fresh: usize,
     pub(super) course: Course,
     pub(super) is_paused: bool,
     pub(super) held_until: Tick,
@@ -52,6 +54,10 @@ pub(super) struct State<J, V> {
     gauges: Gauges,
     reader: Option<Waker>,
 }
+
+/// So many runners are sent to work, and no more until half of them have begun. Those that are done by then go on with the
+/// next jobs themselves: so short jobs need few runners, however many there might be.
+pub(super) const MOST_FRESH: usize = 16;
 
 /// A job that was pulled from the source.
 #[derive(Debug)]
@@ -100,6 +106,12 @@ impl<J, V> State<J, V> {
         self.meter.started(now.since(entry.queued));
         self.gauges.started(now.since(entry.queued));
         Some(entry)
+    }
+
+    /// A runner has begun; whether that makes room for others.
+    pub(super) fn begin(&mut self) -> bool {
+        self.fresh -= 1;
+        self.fresh == MOST_FRESH / 2 && self.queue.len() > 0
     }
 
     /// Puts an outcome away. If nobody will ever read it, the caller gets it back to drop it without the lock.
@@ -161,6 +173,7 @@ impl<J, V> Run<J, V> {
             done: VecDeque::new(),
             unfinished: Vec::new(),
             running: 0,
+            fresh: 0,
             course: Course::Run,
             is_paused: false,
             held_until: Tick::ZERO,

@@ -164,6 +164,7 @@ where
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.as_mut().project().hold.begin();
         loop {
             let result = ready!(self.as_mut().poll_job(context));
             let this = self.as_mut().project();

@@ -6,3 +6,4 @@ mod random;
 mod retries;
 mod stop;
 mod support;
+mod threads;

@@ -65,6 +65,23 @@ async fn a_queue_shorter_than_the_concurrency_leaves_no_slot_empty() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_slots_are_all_used_at_once() {
+    let crowd = Crowd::default();
+    let working = crowd.clone();
+    let work = move |millis, _| {
+        let member = working.join();
+        async move {
+            let result = nap(millis).await;
+            drop(member);
+            result
+        }
+    };
+    let watch = Stopwatch::start();
+    let outcomes = all(Pool::new(1_000).run(vec![100; 3_000], work)).await;
+    assert_eq!((outcomes.len(), crowd.most(), watch.ms()), (3_000, 1_000, 300));
+}
+
+#[tokio::test(start_paused = true)]
 async fn jobs_come_from_a_stream_that_is_not_always_ready() {
     let (sender, receiver) = mpsc::channel(1);
     let mut outcomes = Pool::new(2).run_stream(Channel(receiver), |millis, _| nap(millis));
