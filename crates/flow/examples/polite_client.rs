@@ -13,7 +13,7 @@ use axum::routing::get;
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tollgate::{Limiter, Quota};
+use tollgate::{Limiter, Quota, Tick};
 use tollgate_flow::client::Effort;
 use tollgate_flow::{Manners, Time};
 
@@ -40,7 +40,7 @@ async fn ask_all(name: &str, client: &ClientWithMiddleware) -> Result<(), Box<dy
         refused += u32::from(response.status() == StatusCode::TOO_MANY_REQUESTS);
         attempts += response.extensions().get::<Effort>().map_or(1, |effort| effort.attempts);
     }
-    let seconds = time.now().as_nanos() as f64 / 1e9;
+    let seconds = time.now().since(Tick::ZERO).as_secs_f64();
     println!("{name:10} {good:>4} {refused:>4} {attempts:>9} {seconds:>8.1}");
     Ok(())
 }

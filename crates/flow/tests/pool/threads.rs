@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::ConcurrencyLimit;
-use tollgate_flow::{Fault, JobContext, Pool};
+use tollgate_flow::pool::JobContext;
+use tollgate_flow::{Fault, Pool};
 
 use crate::support::Crowd;
 
