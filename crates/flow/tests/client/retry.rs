@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
+use std::time::Duration;
+
 use http::Method;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,7 +24,7 @@ async fn a_good_answer_is_passed_on_at_once() {
     let response = get(&client(manners(), &server)).await.unwrap();
     assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "200"));
     assert_eq!((effort(&response).attempts, effort(&response).gave_up), (1, None));
-    assert_eq!((effort(&response).waited, server.at_ms()), (0 * MS, vec![0]));
+    assert_eq!((effort(&response).waited, server.at_ms()), (Duration::ZERO, vec![0]));
 }
 
 #[tokio::test(start_paused = true)]
