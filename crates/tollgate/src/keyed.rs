@@ -40,8 +40,10 @@ use crate::sync::{give_way, lock};
 use crate::wait::{Wait, WaitError};
 pub use builder::KeyedBuilder;
 pub use cap::AtCap;
-pub use member::KeyOf;
+pub(crate) use cap::Pool;
+pub use member::{KeyOf, OwnedKeyOf};
 pub use names::Named;
+pub(crate) use names::{Entry, Sketch};
 pub use observer::{Evicted, Observer};
 pub use reservation::KeyedReservation;
 use reservation::Slot;
@@ -451,6 +453,30 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         if let Some(claim) = claim {
             limiter.shared.give_back(claim, amount, Epoch::ORIGIN, now);
         }
+    }
+
+    /// Gives back `n` of which there is no receipt: see [`Algorithm::refund`](tollgate_core::Algorithm::refund). Nothing comes
+    /// back to a key that somebody waits for.
+    pub(crate) fn refund_at(&self, key: &K, n: u64, now: Tick) {
+        let (print, now) = (self.store.seed.print(key), self.tick(now));
+        let mut shard = self.store.free_shard(print);
+        let comes_back = self.store.own_limiter(&mut shard, print, now).is_none()
+            && shard.refund(&self.store.common, print, n, now);
+        drop(shard);
+        if comes_back {
+            self.store.watchers.tell();
+        }
+    }
+
+    /// The fingerprint of anything, as this store makes them: another store makes others.
+    #[inline]
+    pub(crate) fn fingerprint<T: Hash + ?Sized>(&self, of: &T) -> u64 {
+        self.store.seed.print(of)
+    }
+
+    /// Whether keys may have this quota: not if it would be one of more than `most` that they ever had.
+    pub(crate) fn may_have(&self, quota: Quota, most: u32) -> bool {
+        self.store.common.plans.number_within(quota, most).is_some()
     }
 
     /// Forgets a key: it starts afresh, and what was taken of it can no longer be given back. Whether it was known.
