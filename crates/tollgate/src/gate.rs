@@ -164,6 +164,14 @@ impl<M: Member> Gate<M> {
             .ok_or(GateRefused(decision))
     }
 
+    /// [`check_n`](Self::check_n), and what each of the limits says: see [`acquire_noting`](Self::acquire_noting).
+    pub(crate) fn check_noting(&self, n: u64, each: &mut Vec<(Which, Decision)>) {
+        let call = self.call(n);
+        if self.try_to_take(&call, Tally::noting(each)).is_none() {
+            let _ = self.take_again(call, Some(each)); // what it says is noted
+        }
+    }
+
     /// What [`check`](Self::check) would answer, taking nothing.
     pub fn peek(&self) -> GateDecision {
         self.peek_n(1)

@@ -297,11 +297,16 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     fn reserve_ask(&self, key: &K, now: Tick, ask: Ask) -> Result<KeyedReservation<K, A, C>, Refused> {
-        let (decision, slot) = self.take(key, self.tick(now), ask, false);
+        let (print, tick) = (self.store.seed.print(key), self.tick(now));
+        let quick = self.store.shard(print).ask_for_receipt(&self.store.common, print, tick, ask);
+        let (decision, slot) = match quick {
+            Some((decision, receipt)) => (decision, receipt.map_or(Slot::Nothing, Slot::Here)),
+            None => self.take(key, tick, ask, false),
+        };
         if !decision.is_admitted() {
             return Err(Refused(decision));
         }
-        Ok(KeyedReservation::new(self.clone(), self.store.seed.print(key), decision, slot, now))
+        Ok(KeyedReservation::new(self.clone(), print, decision, slot, now))
     }
 
     /// Waits for one of `key`.
@@ -656,7 +661,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                 let patience =
                     if is_patient { limiter.shared.cell.algorithm().patience() } else { ask.patience() };
                 let (decision, slot) = match limiter.reserve_ask(now, ask.with_patience(patience)) {
-                    Ok(turn) => (turn.decision(), Slot::InLine(turn)),
+                    Ok(turn) => (turn.decision(), Slot::InLine(Box::new(turn))),
                     Err(Refused(decision)) => (decision, Slot::Nothing),
                 };
                 self.store.shard(self.store.seed.print(key)).count_elsewhere(decision.is_admitted());

@@ -128,8 +128,9 @@ pub enum Mode {
     /// Nobody can tell then what it was taken by, so the caller is believed, within bounds. What comes back is what time
     /// would restore first, and at most what counts now: no key becomes better than one that was never seen. In any
     /// span, what is admitted stays within the limit's own bound plus what came back in that span. To keep what was
-    /// *used* within the bound too, give back only what was taken and not used, and before time has restored it; where
-    /// that cannot be promised, [settle](Store::settle), which knows. Nothing comes back to a
+    /// *used* within the bound too, give back only what was taken and not used, before time has restored it, and not what
+    /// has a permit: that would come back twice where counts are kept by window. Where this cannot be promised,
+    /// [settle](Store::settle), which knows. Nothing comes back to a
     /// [leaky queue](crate::Kind::LeakyQueue), where others were given their times on top of it.
     Refund,
 }

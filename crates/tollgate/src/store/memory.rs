@@ -188,11 +188,11 @@ impl<C: Clock> MemoryStore<C> {
         // What counts by itself is not added up with others first.
         let draft = Draft::of(hits, mode != Mode::Count)?;
         if mode == Mode::Take {
-            return Ok(draft.take().0);
+            return Ok(draft.take());
         }
         let now = self.clock().now();
         let decisions: Vec<Decision> = draft.tiers.iter().map(|asked| asked.act(mode, now, false)).collect();
-        Ok(draft.answer(&decisions))
+        Ok(draft.answer(|tier| decisions[tier]))
     }
 
     fn acquire_now(
@@ -201,7 +201,7 @@ impl<C: Clock> MemoryStore<C> {
     ) -> Result<(Answer, Option<MemoryPermit<C>>), StoreError> {
         let (answer, permit) = match Asked::alone(hits).filter(|asked| asked.cost > 0) {
             Some(asked) => asked.acquire(),
-            None => Draft::of(hits, true)?.take(), // where what cost nothing can be settled, too
+            None => Draft::of(hits, true)?.acquire(), // where what cost nothing can be settled, too
         };
         self.note(hits, &answer);
         Ok((answer, permit))

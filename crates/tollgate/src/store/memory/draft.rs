@@ -5,10 +5,10 @@ use std::time::Duration;
 use tollgate_core::{Decision, Tick};
 
 use super::permit::{MemoryPermit, Taken};
-use super::table::Owner;
+use super::table::{Member, Owner};
 use super::{Hit, MemoryLimit, Mode, Opened};
 use crate::clock::Clock;
-use crate::gate::Gate;
+use crate::gate::{self, Gate};
 use crate::store::{Answer, Said, StoreError};
 
 /// What some hits ask of which owners.
@@ -70,20 +70,41 @@ impl<'a, C: Clock> Draft<'a, C> {
     }
 
     /// Takes of all owners or of none.
-    pub(super) fn take(self) -> (Answer, Option<MemoryPermit<C>>) {
-        let member = |asked: &Asked<'_, C>| asked.opened.table.member(asked.owner, asked.cost);
+    pub(super) fn take(&self) -> Answer {
+        match self.tiers.len() {
+            // Most have few, which then need no room of their own.
+            2 => self.take_by(self.members::<2>()),
+            3 => self.take_by(self.members::<3>()),
+            _ => self.take_by(self.tiers.iter().map(Asked::member).collect::<Vec<_>>()),
+        }
+    }
+
+    fn take_by(&self, members: impl gate::Member) -> Answer {
+        let mut each = Vec::with_capacity(self.tiers.len());
+        Gate::new(members).check_noting(0, &mut each); // every member has a cost of its own
+        self.answer(|tier| each[tier].1)
+    }
+
+    fn members<const N: usize>(&self) -> [Member<'_, C>; N] {
+        std::array::from_fn(|tier| self.tiers[tier].member())
+    }
+
+    /// Takes of all owners or of none, to be settled later.
+    pub(super) fn acquire(self) -> (Answer, Option<MemoryPermit<C>>) {
+        let member = |asked: &Asked<'_, C>| asked.opened.table.owned_member(asked.owner, asked.cost);
         let members: Vec<_> = self.tiers.iter().map(member).collect();
         let mut each = Vec::with_capacity(members.len());
-        let permit = Gate::new(members).acquire_noting(0, &mut each).ok(); // every member has a cost of its own
-        let decisions: Vec<Decision> = each.into_iter().map(|(_, decision)| decision).collect();
-        let answer = self.answer(&decisions);
+        let permit = Gate::new(members).acquire_noting(0, &mut each).ok();
+        let answer = self.answer(|tier| each[tier].1);
         (answer, permit.map(|permit| MemoryPermit::new(Taken::Several(permit, self.places.into()))))
     }
 
-    /// What follows from the decisions about the tiers.
-    pub(super) fn answer(&self, decisions: &[Decision]) -> Answer {
-        let said =
-            |&Place { hit, quota, cost, tier }: &Place| Said { hit, quota, cost, decision: decisions[tier] };
+    /// What follows from what was decided about each tier.
+    pub(super) fn answer(&self, decision: impl Fn(usize) -> Decision) -> Answer {
+        let said = |place: &Place| {
+            let &Place { hit, quota, cost, tier } = place;
+            Said { hit, quota, cost, decision: decision(tier) }
+        };
         Answer::new(self.places.iter().map(said).collect())
     }
 }
@@ -97,6 +118,11 @@ impl<'a, C: Clock> Asked<'a, C> {
         let [tier] = &*opened.tiers else { return None };
         let owner = opened.owner(tier, hit.key);
         Some(Self { opened, owner, patience: tier.patience, cost: hit.cost })
+    }
+
+    /// As a member of a gate, at a cost of its own.
+    fn member(&self) -> Member<'_, C> {
+        self.opened.table.member(&self.owner, self.cost)
     }
 
     /// Does to this owner what is asked, whatever becomes of others.
@@ -134,10 +160,10 @@ impl<'a, C: Clock> Asked<'a, C> {
         let mut left = decision.remaining();
         while left > 0 {
             let rest = table.check_at(&self.owner, left, now);
-            if rest.is_admitted() {
+            if rest.is_admitted() || rest.remaining() >= left {
                 break;
             }
-            left = rest.remaining().min(left - 1); // somebody else took of it
+            left = rest.remaining(); // somebody else took of it
         }
         let after = self.peek(now, true);
         if after.is_admitted() { decision } else { after } // unless something came back meanwhile

@@ -5,7 +5,7 @@ use std::fmt;
 use tollgate_core::{AnyAlgorithm, AnyLevel, Decision};
 
 use super::draft::Place;
-use super::table::{Member, Owner};
+use super::table::{OwnedMember, Owner};
 use crate::clock::{Clock, DefaultClock};
 use crate::gate::Permit;
 use crate::keyed::KeyedReservation;
@@ -22,7 +22,7 @@ pub(super) enum Taken<C: Clock> {
     Level(KeyedReservation<Owner, AnyLevel, C>),
     Other(KeyedReservation<Owner, AnyAlgorithm, C>),
     /// For every quota of every hit.
-    Several(Permit<Vec<Member<C>>>, Box<[Place]>),
+    Several(Permit<Vec<OwnedMember<C>>>, Box<[Place]>),
 }
 
 impl<C: Clock> Taken<C> {

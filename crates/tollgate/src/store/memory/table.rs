@@ -14,7 +14,7 @@ use super::permit::Taken;
 use crate::cell::Held;
 use crate::clock::Clock;
 use crate::gate::{Costing, OneOf};
-use crate::keyed::{KeyedBuilder, KeyedLimiter, OwnedKeyOf, Pool, SnapshotError, Stats, Sweeper};
+use crate::keyed::{KeyOf, KeyedBuilder, KeyedLimiter, OwnedKeyOf, Pool, SnapshotError, Stats, Sweeper};
 use crate::reservation::Refused;
 use crate::store::Rule;
 
@@ -76,8 +76,11 @@ pub(super) enum Table<C: Clock> {
 }
 
 /// An owner as a member of a gate, of whichever table.
-pub(super) type Member<C> = OneOf<Costing<Key<AnyLevel, C>>, Costing<Key<AnyAlgorithm, C>>>;
-type Key<A, C> = OwnedKeyOf<Owner, Owner, A, C>;
+pub(super) type Member<'a, C> =
+    OneOf<Costing<KeyOf<'a, Owner, AnyLevel, C>>, Costing<KeyOf<'a, Owner, AnyAlgorithm, C>>>;
+/// The same, borrowing nothing.
+pub(super) type OwnedMember<C> = OneOf<Costing<OwnedKey<AnyLevel, C>>, Costing<OwnedKey<AnyAlgorithm, C>>>;
+type OwnedKey<A, C> = OwnedKeyOf<Owner, Owner, A, C>;
 
 macro_rules! each {
     ($self:expr, $limiter:ident => $body:expr) => {
@@ -150,7 +153,16 @@ impl<C: Clock> Table<C> {
         })
     }
 
-    pub(super) fn member(&self, owner: Owner, cost: u64) -> Member<C> {
+    /// An owner as a member of a gate.
+    pub(super) fn member<'a>(&'a self, owner: &'a Owner, cost: u64) -> Member<'a, C> {
+        match self {
+            Self::Levels(limiter) => OneOf::Left(limiter.key(owner).costing(cost)),
+            Self::Others(limiter) => OneOf::Right(limiter.key(owner).costing(cost)),
+        }
+    }
+
+    /// An owner as a member of a gate whose permit goes its own way.
+    pub(super) fn owned_member(&self, owner: Owner, cost: u64) -> OwnedMember<C> {
         match self {
             Self::Levels(limiter) => OneOf::Left(limiter.owned_key(owner).costing(cost)),
             Self::Others(limiter) => OneOf::Right(limiter.owned_key(owner).costing(cost)),
