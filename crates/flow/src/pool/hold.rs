@@ -1,11 +1,11 @@
 //! A job in the hands of a runner.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tollgate::{OwnedSlot, Tick, WaitError};
 
-use super::hub::{Entry, Run};
+use super::hub::{Entry, Run, State};
 use super::observer::Attempted;
 use super::outcome::{Outcome, Times, Unfinished};
 use super::rules::Rules;
@@ -54,11 +54,7 @@ impl<J, V> Hold<J, V> {
             return;
         }
         self.run.stir();
-        let waker = state.waker();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake(state);
     }
 
     pub(super) fn rules(&self) -> &Rules {
@@ -135,51 +131,56 @@ impl<J, V> Hold<J, V> {
         let Some(Entry { job, position, queued, .. }) = self.entry.take() else { return false };
         let times = Times { queued, waited: self.started.since(queued), ran: now.since(self.started) };
         let attempts = std::mem::take(&mut self.attempts);
-        self.schedule = None;
+        (self.schedule, self.started) = (None, now);
         let run = &*self.run;
         let may_go_on = may_go_on && run.rules.toll.is_none() && !run.rules.is_above_limit();
 
         let mut state = run.state();
         state.meter.ended(result.is_ok(), now);
-        state.running -= 1;
         let unwanted = state.put_away(Outcome { job, result, attempts, position, times });
         if may_go_on && state.may_start(&run.rules) && state.way(|| now).is_open() {
             self.entry = state.start_next(now);
         }
-        if self.entry.is_none() {
-            run.stir();
+        let goes_on = self.entry.is_some();
+        if goes_on {
+            state.running -= 1; // the one that has ended
+            state.tell();
+            wake(state);
+        } else {
+            drop(state);
+            self.leave(None);
         }
-        state.tell();
-        let waker = state.waker();
-        drop(state);
-
         drop(unwanted);
-        self.started = now;
-        if self.entry.is_none() {
-            self.slot = None; // before anybody is told
-        }
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        self.entry.is_some()
+        goes_on
+    }
+
+    /// Gives the slot back, and only then counts as ended: whoever sees the end of a run finds every slot free.
+    fn leave(&mut self, left: Option<Unfinished<J>>) {
+        self.slot = None;
+        let mut state = self.run.state();
+        state.running -= 1;
+        let unwanted = left.and_then(|left| state.hand_back(left));
+        self.run.stir();
+        state.tell();
+        wake(state);
+        drop(unwanted);
+    }
+}
+
+/// Wakes the reader, without the lock.
+fn wake<J, V>(mut state: MutexGuard<'_, State<J, V>>) {
+    let waker = state.waker();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 
 impl<J, V> Drop for Hold<J, V> {
     fn drop(&mut self) {
         self.begin();
-        let Some(Entry { job, position, .. }) = self.entry.take() else { return };
-        self.slot = None;
-        let mut state = self.run.state();
-        state.running -= 1;
-        let unwanted = state.hand_back(Unfinished { job, position, attempts: self.attempts });
-        self.run.stir();
-        state.tell();
-        let waker = state.waker();
-        drop(state);
-        drop(unwanted);
-        if let Some(waker) = waker {
-            waker.wake();
+        if let Some(Entry { job, position, .. }) = self.entry.take() {
+            self.leave(Some(Unfinished { job, position, attempts: self.attempts }));
         }
     }
 }

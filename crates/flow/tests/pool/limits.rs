@@ -254,6 +254,20 @@ async fn a_pause_starts_and_takes_nothing_and_what_runs_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_acts_on_jobs_that_take_no_time() {
+    let pool = Pool::new(1).on_attempt(|attempt, run| {
+        assert!(attempt.fault.is_none());
+        if run.stats().successes == 9 {
+            run.pause();
+        }
+    });
+    let mut outcomes = pool.run(0..100_u64, |_, _| async { Ok::<_, Fault>(()) });
+    assert_eq!(for_a_while(&mut outcomes, 100 * MS).await.len(), 10);
+    outcomes.control().resume();
+    assert_eq!(all(outcomes).await.len(), 90);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hold_starts_nothing_until_it_is_over_and_the_longest_counts() {
     let starts = Starts::new();
     let mut outcomes = Pool::new(1).run([10; 4], starts.nap());
