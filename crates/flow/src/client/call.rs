@@ -218,17 +218,18 @@ impl Route {
             Some(span) => self.time.timeout(span, sending).await,
             None => Ok(sending.await),
         };
+        let took = self.time.now().since(started);
         match result {
             Ok(Ok(answer)) => {
                 let (status, headers) = W::head(&answer);
                 let advice = self.host.read(&self.errand.upstream, sent, status, headers);
-                self.host.slots.report(started, verdict::finish(status));
+                self.host.slots.report(took, verdict::finish(status));
                 let again = verdict::of_answer(self.errand.leave, status, &advice);
                 Landed { outcome: Ok(answer), again }
             }
             Ok(Err(error)) => self.failed(error, false),
             Err(Elapsed) => {
-                self.host.slots.report(started, Finish::Dropped);
+                self.host.slots.report(took, Finish::Dropped);
                 let again = verdict::of_silence(self.errand.leave, Again::Later, false);
                 Landed { outcome: Err(NoAnswer::TimedOut), again: Some(again) }
             }

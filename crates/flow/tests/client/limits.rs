@@ -84,7 +84,10 @@ async fn there_are_no_more_at_once_than_slots() {
     let client = client(manners().concurrency(two), &server);
     let (a, b, c) = tokio::join!(get(&client), get(&client), get(&client));
     assert_eq!(server.at_ms(), [0, 0, 1_000]);
-    assert_eq!([a, b, c].map(|answer| effort(&answer.unwrap()).waited), [0 * MS, 0 * MS, SECOND]);
+    assert_eq!(
+        [a, b, c].map(|answer| effort(&answer.unwrap()).waited),
+        [Duration::ZERO, Duration::ZERO, SECOND]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,12 +2,13 @@
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 use http::Method;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use tollgate_flow::{Again, Allowance, Manners, NoAnswer, Repeat, Retry, RetryBudget, Transient, Why};
+use tollgate_flow::{Again, Allowance, Fault, Manners, NoAnswer, Repeat, Retry, RetryBudget, Transient, Why};
 use tower_service::Service;
 
 use crate::log::logged;
@@ -20,7 +21,7 @@ async fn a_good_answer_is_passed_on_at_once() {
     let response = get(&client(manners(), &server)).await.unwrap();
     assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "200"));
     assert_eq!((effort(&response).attempts, effort(&response).gave_up), (1, None));
-    assert_eq!((effort(&response).waited, server.at_ms()), (0 * MS, vec![0]));
+    assert_eq!((effort(&response).waited, server.at_ms()), (Duration::ZERO, vec![0]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,6 +98,15 @@ async fn an_attempt_that_takes_too_long_is_ended_and_tried_again() {
     let error = get(&client(manners().attempt_timeout(SECOND), &hanging)).await.unwrap_err();
     assert!(matches!(error, NoAnswer::TimedOut), "{error:?}");
     assert_eq!((hanging.requests(), hanging.in_flight(), error.again()), (5, 0, Again::Later));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_says_the_same_to_the_user() {
+    let hanging = Server::new(|_, _| silence());
+    let error = get(&client(manners().attempt_timeout(SECOND), &hanging)).await.unwrap_err();
+    let fault = Fault::from(error);
+    let said = "the server did not answer in time; trying again later can help";
+    assert!(fault.to_string().starts_with(said) && !fault.is_unexpected(), "{fault}");
 }
 
 #[tokio::test(start_paused = true)]
