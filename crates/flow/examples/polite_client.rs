@@ -32,6 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn ask_all(name: &str, client: &ClientWithMiddleware) -> Result<(), Box<dyn Error>> {
     let url = format!("http://{}/items", start_server().await?);
     let time = Time::tokio();
+    let start = time.now();
     let mut asking: JoinSet<_> = (0..REQUESTS).map(|_| client.get(&url).send()).collect();
     let (mut good, mut refused, mut attempts) = (0, 0, 0);
     while let Some(response) = asking.join_next().await {
@@ -40,7 +41,11 @@ async fn ask_all(name: &str, client: &ClientWithMiddleware) -> Result<(), Box<dy
         refused += u32::from(response.status() == StatusCode::TOO_MANY_REQUESTS);
         attempts += response.extensions().get::<Effort>().map_or(1, |effort| effort.attempts);
     }
+<<<<<<< HEAD
     let seconds = time.now().since(Tick::ZERO).as_secs_f64();
+=======
+    let seconds = time.now().since(start).as_secs_f64();
+>>>>>>> h-client
     println!("{name:10} {good:>4} {refused:>4} {attempts:>9} {seconds:>8.1}");
     Ok(())
 }

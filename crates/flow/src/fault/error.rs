@@ -153,7 +153,18 @@ pub(super) fn causes<'a>(
 
 /// Whether the error was made for people. Such errors say enough, and come in numbers.
 pub(super) fn speaks_for_itself(error: &(dyn Error + 'static)) -> bool {
-    is_refusal(error) || error.is::<Ended>() || error.is::<Elapsed>() || error.is::<WaitError>()
+    let is_wait = error.is::<Ended>() || error.is::<Elapsed>() || error.is::<WaitError>();
+    is_wait || is_refusal(error) || is_no_answer(error)
+}
+
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+fn is_no_answer(error: &(dyn Error + 'static)) -> bool {
+    error.is::<crate::NoAnswer>()
+}
+
+#[cfg(not(any(feature = "tower", feature = "reqwest")))]
+fn is_no_answer(_: &(dyn Error + 'static)) -> bool {
+    false
 }
 
 /// What the user reads of an error that speaks for itself.

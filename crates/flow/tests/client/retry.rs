@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 use std::time::Duration;
 
@@ -9,9 +10,13 @@ use http::Method;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+<<<<<<< HEAD
 use tollgate_flow::client::{NoAnswer, Repeat};
 use tollgate_flow::retry::{Allowance, Transient, Why};
 use tollgate_flow::{Again, Manners, Retry, RetryBudget};
+=======
+use tollgate_flow::{Again, Allowance, Fault, Manners, NoAnswer, Repeat, Retry, RetryBudget, Transient, Why};
+>>>>>>> h-client
 use tower_service::Service;
 
 use crate::log::logged;
@@ -101,6 +106,15 @@ async fn an_attempt_that_takes_too_long_is_ended_and_tried_again() {
     let error = get(&client(manners().attempt_timeout(SECOND), &hanging)).await.unwrap_err();
     assert!(matches!(error, NoAnswer::TimedOut), "{error:?}");
     assert_eq!((hanging.requests(), hanging.in_flight(), error.again()), (5, 0, Again::Later));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_says_the_same_to_the_user() {
+    let hanging = Server::new(|_, _| silence());
+    let error = get(&client(manners().attempt_timeout(SECOND), &hanging)).await.unwrap_err();
+    let fault = Fault::from(error);
+    let said = "the server did not answer in time; trying again later can help";
+    assert!(fault.to_string().starts_with(said) && !fault.is_unexpected(), "{fault}");
 }
 
 #[tokio::test(start_paused = true)]
