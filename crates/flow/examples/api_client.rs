@@ -61,7 +61,7 @@ async fn main() {
     while let Some(outcome) = downloads.next().await {
         match outcome.result {
             Ok(bytes) => saved_bytes += bytes,
-            Err(fault) => println!("document {}: {fault}", outcome.job.number),
+            Err(fault) => println!("document {}: {}", outcome.job.number, fault.report()),
         }
         read += 1;
         if read == 400 {

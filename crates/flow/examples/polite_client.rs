@@ -13,7 +13,7 @@ use axum::routing::get;
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tollgate::{Limiter, Quota, Tick};
+use tollgate::{Limiter, Quota};
 use tollgate_flow::client::Effort;
 use tollgate_flow::{Manners, Time};
 
@@ -41,11 +41,7 @@ async fn ask_all(name: &str, client: &ClientWithMiddleware) -> Result<(), Box<dy
         refused += u32::from(response.status() == StatusCode::TOO_MANY_REQUESTS);
         attempts += response.extensions().get::<Effort>().map_or(1, |effort| effort.attempts);
     }
-<<<<<<< HEAD
-    let seconds = time.now().since(Tick::ZERO).as_secs_f64();
-=======
     let seconds = time.now().since(start).as_secs_f64();
->>>>>>> h-client
     println!("{name:10} {good:>4} {refused:>4} {attempts:>9} {seconds:>8.1}");
     Ok(())
 }

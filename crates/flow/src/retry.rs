@@ -211,6 +211,11 @@ impl<J, N> Retry<J, N> {
         }
     }
 
+    /// What the tries belong to.
+    pub(crate) fn scope(&self) -> Option<&Scope> {
+        self.scope.as_ref()
+    }
+
     /// The waits of one piece of work.
     pub(crate) fn schedule(&self) -> Schedule {
         self.backoff.schedule()

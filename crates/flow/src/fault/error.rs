@@ -159,7 +159,7 @@ pub(super) fn speaks_for_itself(error: &(dyn Error + 'static)) -> bool {
 
 #[cfg(any(feature = "tower", feature = "reqwest"))]
 fn is_no_answer(error: &(dyn Error + 'static)) -> bool {
-    error.is::<crate::NoAnswer>()
+    error.is::<crate::client::NoAnswer>()
 }
 
 #[cfg(not(any(feature = "tower", feature = "reqwest")))]

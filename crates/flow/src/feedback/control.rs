@@ -196,6 +196,12 @@ impl RateControl {
         self.bound(heard.stated);
     }
 
+    /// Hears an answer that says nothing of the rate, such as that of a server that failed. What it states still counts.
+    pub fn overhear(&mut self, now: Tick, wait: Duration, stated: Option<f64>) {
+        self.hold(now, wait);
+        self.bound(stated);
+    }
+
     /// Sends nothing for `wait`, for a reason that says nothing of the rate.
     pub fn hold(&mut self, now: Tick, wait: Duration) {
         if !wait.is_zero() {

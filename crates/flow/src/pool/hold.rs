@@ -1,12 +1,13 @@
 //! A job in the hands of a runner.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tollgate::{OwnedSlot, Tick, WaitError};
 
 use super::hub::{Entry, Run, State};
-use super::observer::Attempted;
+use super::observer::{Attempted, Observer};
 use super::outcome::{Outcome, Times, Unfinished};
 use super::rules::Rules;
 use super::runner::JobContext;
@@ -83,7 +84,7 @@ impl<J, V> Hold<J, V> {
         }
         if !self.run.rules.observers.is_empty() {
             self.began = self.now();
-            self.run.rules.observers.iter().for_each(|observer| observer.begins());
+            self.tell_each(|observer| observer.begins());
         }
         let entry = self.entry.as_ref().expect("there is a job until it is put away");
         (Arc::clone(&entry.job), JobContext { attempt: self.attempts, position: entry.position })
@@ -101,7 +102,16 @@ impl<J, V> Hold<J, V> {
         let cost = self.entry.as_ref().map_or(0, |entry| entry.cost);
         let attempt = Attempted { number: self.attempts, cost, fault, took: self.now().since(self.began) };
         let control = self.run.control();
-        self.run.rules.observers.iter().for_each(|observer| observer.ended(&attempt, &control));
+        self.tell_each(|observer| observer.ended(&attempt, &control));
+    }
+
+    /// An observer that panics must not take the job with it, nor keep the others from hearing.
+    fn tell_each(&self, tell: impl Fn(&dyn Observer)) {
+        for observer in &self.run.rules.observers {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| tell(&**observer))) {
+                Fault::panicked(panic).with("in", "an observer of a pool").report();
+            }
+        }
     }
 
     /// How long to back off after a fault, if the job is to be tried again.
@@ -136,7 +146,7 @@ impl<J, V> Hold<J, V> {
         let may_go_on = may_go_on && run.rules.toll.is_none() && !run.rules.is_above_limit();
 
         let mut state = run.state();
-        state.meter.ended(result.is_ok(), now);
+        state.count_outcome(result.is_ok(), now);
         let unwanted = state.put_away(Outcome { job, result, attempts, position, times });
         if may_go_on && state.may_start(&run.rules) && state.way(|| now).is_open() {
             self.entry = state.start_next(now);

@@ -142,6 +142,12 @@ impl<J, V> State<J, V> {
         self.done.push_back(Outcome { job, result: Err(fault), attempts: 0, position, times });
     }
 
+    /// A job has an outcome.
+    pub(super) fn count_outcome(&mut self, has_value: bool, now: Tick) {
+        self.meter.ended(has_value, now);
+        self.gauges.ended(has_value);
+    }
+
     /// A job is tried again.
     pub(super) fn count_retry(&mut self, fault: &Fault) {
         self.meter.retries += 1;

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use crate::retry::{Judge, Notify, Schedule};
-use crate::{Fault, Retry};
+use crate::{Fault, Retry, Scope};
 
 /// A [`Retry`] for faults.
 pub(super) trait Policy: Send + Sync {
     /// A job is tried for the first time.
     fn begin(&self);
+
+    /// What the tries belong to.
+    fn scope(&self) -> Option<&Scope>;
 
     /// The schedule of a job that failed.
     fn schedule(&self) -> Schedule;
@@ -30,6 +33,10 @@ where
 {
     fn begin(&self) {
         self.deposit();
+    }
+
+    fn scope(&self) -> Option<&Scope> {
+        self.scope()
     }
 
     fn schedule(&self) -> Schedule {

@@ -4,19 +4,13 @@ use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use std::time::Duration;
-
 use http::Method;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-<<<<<<< HEAD
 use tollgate_flow::client::{NoAnswer, Repeat};
 use tollgate_flow::retry::{Allowance, Transient, Why};
-use tollgate_flow::{Again, Manners, Retry, RetryBudget};
-=======
-use tollgate_flow::{Again, Allowance, Fault, Manners, NoAnswer, Repeat, Retry, RetryBudget, Transient, Why};
->>>>>>> h-client
+use tollgate_flow::{Again, Fault, Manners, Retry, RetryBudget};
 use tower_service::Service;
 
 use crate::log::logged;

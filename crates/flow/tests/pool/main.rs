@@ -1,6 +1,7 @@
 //! The pool, in virtual time.
 
 mod limits;
+mod mishaps;
 mod outcomes;
 mod random;
 mod retries;
