@@ -29,12 +29,12 @@ type ByValue = HashMap<Box<[u8]>, usize, RandomState>;
 
 /// Quotas that admit together or not at all: those of a limit, or of one of its overrides.
 ///
-/// Every quota of a policy has a number, counted from zero without a gap, so that whoever holds their states can keep them
-/// in a list: see [`Policy::quotas`](crate::Policy::quotas).
+/// Together with its limit's domain, name and algorithm this is what states are kept for. All rates of a policy are
+/// numbered, so that whoever holds states can keep them in a list: see [`Policy::rates`](crate::Policy::rates).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rates {
     quotas: Vec<Quota>,
-    first: usize,
+    number: usize,
 }
 
 impl Rates {
@@ -43,9 +43,9 @@ impl Rates {
         &self.quotas
     }
 
-    /// The number of the first of the quotas; the others follow.
-    pub fn first(&self) -> usize {
-        self.first
+    /// Its number among all of the policy, counted from zero without a gap.
+    pub fn number(&self) -> usize {
+        self.number
     }
 
     /// Whether nothing is limited.
@@ -66,7 +66,7 @@ pub enum Cost {
 }
 
 impl Limit {
-    /// Compiles a limit. `field` gives the number of a field, `number` is that of the limit's first quota.
+    /// Compiles a limit. `field` gives the number of a field, `number` that of its rates.
     pub(crate) fn new(draft: DraftLimit, number: usize, mut field: impl FnMut(&str) -> FieldId) -> Self {
         let mut clauses: Vec<(FieldId, Condition)> =
             draft.conditions.iter().map(|(name, condition)| (field(name), condition.clone())).collect();
@@ -81,7 +81,7 @@ impl Limit {
             clauses,
             key,
             cost,
-            rates: vec![Rates { quotas: draft.rates.clone(), first: number }],
+            rates: vec![Rates { quotas: draft.rates.clone(), number }],
             overrides: Vec::new(),
             replaces: Vec::new(),
             draft,
@@ -95,8 +95,8 @@ impl Limit {
         let mut known: HashMap<Vec<Quota>, usize> = HashMap::from([(self.draft.rates.clone(), 0)]);
         for other in &self.draft.overrides {
             let rates = *known.entry(other.rates.clone()).or_insert_with(|| {
-                let first = self.rates.last().map_or(0, |last| last.first + last.quotas.len());
-                self.rates.push(Rates { quotas: other.rates.clone(), first });
+                let number = self.rates[0].number + self.rates.len();
+                self.rates.push(Rates { quotas: other.rates.clone(), number });
                 self.rates.len() - 1
             });
             let id = field(&other.field);
@@ -222,12 +222,13 @@ impl Limit {
 }
 
 fn escape(value: &[u8], key: &mut Vec<u8>) {
-    for &byte in value {
-        if matches!(byte, b',' | b'\\') {
-            key.push(b'\\');
-        }
-        key.push(byte);
+    let mut rest = value;
+    while let Some(at) = memchr::memchr2(b',', b'\\', rest) {
+        key.extend_from_slice(&rest[..at]);
+        key.extend_from_slice(&[b'\\', rest[at]]);
+        rest = &rest[at + 1..];
     }
+    key.extend_from_slice(rest);
 }
 
 /// Digits and nothing else: no sign, no space.

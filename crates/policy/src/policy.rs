@@ -3,12 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
-use tollgate_core::Quota;
 
 use crate::choice::Mode;
 use crate::descriptor::Descriptor;
 use crate::draft::{Draft, check};
-use crate::limit::Limit;
+use crate::limit::{Limit, Rates};
 use crate::matcher::{Asked, FieldId, Node, Search};
 use crate::matches::{Matches, Scratch};
 use crate::native;
@@ -48,7 +47,6 @@ pub struct Policy {
     /// By rank: the first is the most important.
     limits: Vec<Limit>,
     domains: HashMap<Box<str>, Domain, RandomState>,
-    quotas: usize,
 }
 
 /// The limits of one domain.
@@ -87,11 +85,11 @@ impl Policy {
     fn of(mut draft: Draft) -> Self {
         draft.limits.sort_by_key(|limit| std::cmp::Reverse(limit.priority));
         let mut domains: HashMap<Box<str>, Domain, RandomState> = HashMap::default();
-        let (mut limits, mut quotas) = (Vec::with_capacity(draft.limits.len()), 0);
+        let (mut limits, mut numbers) = (Vec::with_capacity(draft.limits.len()), 0);
         for limit in draft.limits {
             let domain = domains.entry(limit.domain.as_str().into()).or_default();
-            let limit = Limit::new(limit, quotas, |name| domain.field(name));
-            quotas += limit.rates().iter().map(|rates| rates.quotas().len()).sum::<usize>();
+            let limit = Limit::new(limit, numbers, |name| domain.field(name));
+            numbers += limit.rates().len();
             limits.push(limit);
         }
         resolve_replaces(&mut limits);
@@ -102,7 +100,7 @@ impl Policy {
         for (name, ranks) in ranks {
             domains.entry(name.into()).or_default().root = Node::new(&limits, ranks);
         }
-        Self { limits, domains, quotas }
+        Self { limits, domains }
     }
 
     /// The limits that apply, the most important first.
@@ -124,15 +122,10 @@ impl Policy {
         &self.limits
     }
 
-    /// Every quota of every limit with its overrides, in the order of their numbers: what a store has to hold states for.
-    pub fn quotas(&self) -> impl Iterator<Item = (&Limit, Quota)> {
-        let of_limit = |limit| Limit::rates(limit).iter().flat_map(|rates| rates.quotas().iter().copied());
-        self.limits.iter().flat_map(move |limit| of_limit(limit).map(move |quota| (limit, quota)))
-    }
-
-    /// How many [`quotas`](Self::quotas) there are.
-    pub fn quota_count(&self) -> usize {
-        self.quotas
+    /// The rates of every limit, those of its overrides included, in the order of their numbers: what a store has to hold
+    /// states for.
+    pub fn rates(&self) -> impl Iterator<Item = (&Limit, &Rates)> {
+        self.limits.iter().flat_map(|limit| limit.rates().iter().map(move |rates| (limit, rates)))
     }
 
     /// The names of the domains, sorted.

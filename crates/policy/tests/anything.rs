@@ -100,8 +100,10 @@ fn large_files_of_nothing_but_mistakes_are_answered_soon() {
     assert_eq!(told("=".repeat(2_000_000)), Some(1)); // too large to go on after the first
     assert!(told("=\n".repeat(100_000)).is_some_and(|count| count >= 100));
     assert!(told("a=1\n".repeat(60_000)).is_some_and(|count| count >= 100));
-    let unknown: String =
-        (0..50_000).map(|index| format!("[limit.a{index}]\nrate=\"1/s\"\nreplaces=\"b{index}\"\n")).collect();
+    let unknown = (0..50_000)
+        .map(|index| format!("[limit.a{index}]\nrate=\"1/s\"\nreplaces=\"b{index}\"\n"))
+        .collect::<Vec<_>>()
+        .concat();
     assert_eq!(told(unknown), Some(50_000));
     let keys: Vec<String> = (0..100_000).map(|index| format!("\"k{index}\"")).collect();
     assert_eq!(told(format!("[limit.a]\nrate = \"1/s\"\nkey = [{}]", keys.join(","))), Some(1));

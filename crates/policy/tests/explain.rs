@@ -111,8 +111,10 @@ fn a_misspelled_domain_is_noticed() {
 
 #[test]
 fn of_many_that_do_not_apply_some_are_named() {
-    let text: String =
-        (0..50).map(|index| format!("[limit.a{index}]\nmatch.x = \"1\"\nrate = \"1/s\"\n")).collect();
+    let text = (0..50)
+        .map(|index| format!("[limit.a{index}]\nmatch.x = \"1\"\nrate = \"1/s\"\n"))
+        .collect::<Vec<_>>()
+        .concat();
     let explanation = Policy::parse("p.toml", text).unwrap().explain(&Descriptor::new());
     assert_eq!(explanation.limits.len(), 50);
     let text = explanation.to_string();

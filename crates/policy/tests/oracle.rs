@@ -91,7 +91,7 @@ prop_compose! {
             (rates, mode, overrides, priority, fails);
         limit.kind = Kind::TokenBucket;
         limit.cost = cost.then(|| "tokens".to_owned());
-        limit.domain = domain.to_owned();
+        domain.clone_into(&mut limit.domain);
         (limit, replaced)
     }
 }
@@ -199,7 +199,9 @@ fn compare(draft: &Draft, all: &[Fields]) -> Result<(), TestCaseError> {
     for fields in all {
         for domain in ["default", "other", "none"] {
             let mut descriptor = Descriptor::in_domain(domain);
-            fields.iter().for_each(|(name, value)| descriptor.push(name, value));
+            for (name, value) in fields {
+                descriptor.push(name, value);
+            }
             let expected = oracle(draft, domain, fields);
             let show = |found: tollgate_policy::Match| {
                 let limit = found.limit();

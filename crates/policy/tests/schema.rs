@@ -101,9 +101,15 @@ fn refuses_each_mistake_alone() {
 
 #[test]
 fn knows_every_word_that_the_reader_knows() {
-    Kind::ALL.iter().for_each(|kind| assert!(with("algorithm", kind.name())));
-    Mode::ALL.iter().for_each(|mode| assert!(with("mode", mode.name())));
-    IfStoreFails::ALL.iter().for_each(|choice| assert!(with("if_store_fails", choice.name())));
+    for kind in Kind::ALL {
+        assert!(with("algorithm", kind.name()));
+    }
+    for mode in Mode::ALL {
+        assert!(with("mode", mode.name()));
+    }
+    for choice in IfStoreFails::ALL {
+        assert!(with("if_store_fails", choice.name()));
+    }
     let described = schema()["properties"]["limit"]["additionalProperties"]["properties"].clone();
     for (name, field) in described.as_object().unwrap() {
         assert!(field["description"].as_str().is_some_and(|text| text.len() > 20), "{name}");

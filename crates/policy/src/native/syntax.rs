@@ -99,14 +99,13 @@ fn duplicate(text: &str, span: &Range<usize>, table: &DeTable<'_>) -> String {
         }
     });
     let line_of = |at: usize| text[..at].matches('\n').count();
-    let first = match places[..] {
-        [first] => Some(line_of(first)),
+    let first = if let [first] = places[..] {
+        Some(line_of(first))
+    } else {
         // Of a table with two headers only the second is left, but they look alike.
-        _ => {
-            let line = line_of(span.start);
-            let header = text.lines().nth(line).map(str::trim);
-            text.lines().take(line).position(|earlier| Some(earlier.trim()) == header)
-        }
+        let line = line_of(span.start);
+        let header = text.lines().nth(line).map(str::trim);
+        text.lines().take(line).position(|earlier| Some(earlier.trim()) == header)
     };
     match first {
         Some(line) => format!("{name} is already defined in line {}", line + 1),
