@@ -213,3 +213,12 @@ fn a_policy_is_shared_between_threads() {
     fn shared<T: Send + Sync>() {}
     shared::<Policy>();
 }
+
+#[test]
+fn of_two_fields_of_one_name_only_the_first_counts() {
+    let limits: Vec<String> = (0..9)
+        .map(|index| format!("[limit.l{index}]\nmatch.a = \"{index}\"\nkey = \"a\"\nrate = \"1/s\""))
+        .collect();
+    let policy = policy(&limits.join("\n"));
+    assert_eq!(met(&policy, &Descriptor::new().with("a", "3").with("a", "5")), ["l3[3]"]);
+}
