@@ -4,8 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::ConcurrencyLimit;
+<<<<<<< HEAD
 use tollgate_flow::pool::JobContext;
 use tollgate_flow::{Fault, Pool};
+=======
+use tollgate_flow::pool::{JobContext};
+use tollgate_flow::{Control, Fault, Pool};
+>>>>>>> da8d413 (flow: pauses from other threads are never missed, in a test)
 
 use crate::support::Crowd;
 
@@ -18,6 +23,15 @@ async fn work(crowd: Crowd, job: Arc<u64>, _: JobContext) -> Result<u64, Fault> 
         tokio::task::yield_now().await;
     }
     Ok(*job)
+}
+
+/// Pauses and resumes, whatever the reader is doing just then.
+async fn toggle(run: Control, times: u64) {
+    for _ in 0..times {
+        run.pause();
+        tokio::task::yield_now().await;
+        run.resume();
+    }
 }
 
 /// Reads some outcomes, changes the limit, stops or finishes; every job is accounted for.
@@ -33,6 +47,7 @@ async fn one_round(round: u64) {
         pool = pool.gate(ConcurrencyLimit::new(3));
     }
     let mut run = pool.run(0..JOBS, move |job, context| work(working.clone(), job, context));
+    let toggling = tokio::spawn(toggle(run.control(), round % 20));
     let mut jobs = Vec::new();
     for _ in 0..round % JOBS {
         jobs.extend(run.next().await.map(|outcome| *outcome.job));
@@ -44,6 +59,7 @@ async fn one_round(round: u64) {
         }
         assert_eq!(jobs.len() as u64, JOBS);
     }
+    toggling.await.unwrap();
     let rest = run.stop().await;
     jobs.extend(rest.outcomes.iter().map(|outcome| *outcome.job));
     jobs.extend(rest.unfinished.iter().map(|left| *left.job));
