@@ -4,13 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::ConcurrencyLimit;
-<<<<<<< HEAD
 use tollgate_flow::pool::JobContext;
-use tollgate_flow::{Fault, Pool};
-=======
-use tollgate_flow::pool::{JobContext};
+
 use tollgate_flow::{Control, Fault, Pool};
->>>>>>> da8d413 (flow: pauses from other threads are never missed, in a test)
 
 use crate::support::Crowd;
 
