@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::{ConcurrencyLimit, Costing, Gate, Limiter, Quota, TokioClock};
-use tollgate_flow::{Again, Backoff, Fault, JobContext, Pool, Retry};
+use tollgate_flow::pool::JobContext;
+use tollgate_flow::{Again, Backoff, Fault, Pool, Retry};
 
 /// Something to fetch and save.
 struct Document {
@@ -60,7 +61,7 @@ async fn main() {
     while let Some(outcome) = downloads.next().await {
         match outcome.result {
             Ok(bytes) => saved_bytes += bytes,
-            Err(fault) => println!("document {}: {fault}", outcome.job.number),
+            Err(fault) => println!("document {}: {}", outcome.job.number, fault.report()),
         }
         read += 1;
         if read == 400 {

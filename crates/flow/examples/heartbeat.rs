@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tollgate::Tick;
-use tollgate_flow::{Health, Heart, Rhythm, Steward, StewardEvent, Time};
+use tollgate_flow::steward::StewardEvent;
+use tollgate_flow::{Health, Heart, Rhythm, Steward, Time};
 
 /// A beat every 50 ms: slow after 100 ms of silence, dead after 250.
 const RHYTHM: Rhythm = Rhythm::every(Duration::from_millis(50));
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), tollgate_flow::StewardGaveUp> {
+async fn main() -> Result<(), tollgate_flow::steward::StewardGaveUp> {
     listen_to_one_heart().await;
     println!();
     look_after_a_worker_that_hangs().await
@@ -43,7 +44,7 @@ async fn listen_to_one_heart() {
 }
 
 /// The first worker hangs, the second panics, the third does its work.
-async fn look_after_a_worker_that_hangs() -> Result<(), tollgate_flow::StewardGaveUp> {
+async fn look_after_a_worker_that_hangs() -> Result<(), tollgate_flow::steward::StewardGaveUp> {
     println!("A steward replaces one that hangs and one that panics; another looks after the steward:");
     let lives = Arc::new(AtomicU32::new(0));
     let inner =

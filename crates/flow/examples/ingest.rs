@@ -56,9 +56,8 @@ async fn ingest(arguments: Vec<String>) -> Result<(), Fault> {
     create(&redis, &database).await?;
 
     let at_once = AdaptiveLimit::new(Aimd::new().starting_at(16).within(1..=64), Time::tokio());
-    let pool = Pool::sharing(at_once.concurrency().clone())
-        .retry(Retry::new().backoff(Backoff::new().initial(Duration::from_millis(50))).unbudgeted())
-        .observer(at_once.clone());
+    let pool = Pool::adapting(&at_once)
+        .retry(Retry::new().backoff(Backoff::new().initial(Duration::from_millis(50))).unbudgeted());
 
     let acknowledge = redis.clone();
     let mut outcomes = pool.run_stream(events(redis, until_empty), move |event: Arc<Event>, _| {
@@ -163,7 +162,13 @@ impl Reader {
         while self.batch.is_empty() {
             let retry = Retry::new().unbudgeted();
             let read = retry.run(|_| read(self.redis.clone(), self.seen.clone())).await;
-            self.batch = read.ok()?.into();
+            self.batch = match read.or_fault("no more events can be read") {
+                Ok(batch) => batch.into(),
+                Err(fault) => {
+                    eprintln!("{}", fault.report());
+                    return None;
+                }
+            };
             match (&mut self.seen, self.batch.back()) {
                 (Some(seen), Some(last)) => seen.clone_from(&last.id),
                 (seen @ Some(_), None) => *seen = None,

@@ -14,7 +14,8 @@ use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tollgate::{Limiter, Quota};
-use tollgate_flow::{Effort, Manners, Time};
+use tollgate_flow::client::Effort;
+use tollgate_flow::{Manners, Time};
 
 const REQUESTS: u32 = 60;
 

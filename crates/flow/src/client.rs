@@ -1,7 +1,7 @@
 //! An HTTP client with manners: rate, concurrency, retries, hedging and deadlines, by wrapping an ordinary one.
 //!
 //! A [`Manners`] is a recipe; [`Polite`] is made by it and keeps what is known of each upstream. It wraps tower services
-//! (`tower.rs`) and is a middleware of reqwest's (`reqwest.rs`). Both are a few lines around a [`Wire`](wire::Wire): how a
+//! (`tower.rs`) and is a middleware of reqwest's (`reqwest.rs`). Both are a few lines around a `Wire` (`wire.rs`): how a
 //! request is sent and copied. All else is the same for both:
 //!
 //! ```text

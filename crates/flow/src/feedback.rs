@@ -115,8 +115,21 @@ impl Feedback {
     /// Whoever gets no answer at all just drops `sent`: it says nothing about the rate.
     pub fn read(&self, sent: Sent, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Advice {
         let advice = self.shared.reader.read(status, headers, body, self.shared.limiter.utc());
-        self.hear(sent, &advice);
+        let is_failure = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
+        if is_failure && advice.throttled.is_none() {
+            self.overhear(&advice);
+        } else {
+            self.hear(sent, &advice);
+        }
         advice
+    }
+
+    /// A server that fails does not say that it could bear more.
+    fn overhear(&self, advice: &Advice) {
+        let now = self.shared.limiter.now();
+        let mut state = self.shared.state();
+        state.control.overhear(now, advice.wait.unwrap_or_default(), stated(&advice.budgets));
+        state.enforce(&*self.shared.limiter, now);
     }
 
     /// Learns from an answer that has been read. A refusal because of too many calls at once is none of ours, other than

@@ -16,44 +16,33 @@
 //! - [`Steer`]: a limit driven by measured signals: load, lag, errors, latency, anything.
 
 #[cfg(any(feature = "tower", feature = "reqwest"))]
-mod client;
-mod concurrency;
-mod deadline;
-mod fault;
-mod feedback;
-mod heartbeat;
-mod hedge;
-mod pool;
-mod retry;
-mod steer;
-mod steward;
+pub mod client;
+pub mod concurrency;
+pub mod deadline;
+pub mod fault;
+pub mod feedback;
+pub mod heartbeat;
+pub mod hedge;
+pub mod pool;
+pub mod retry;
+pub mod steer;
+pub mod steward;
 mod time;
 
-#[cfg(feature = "tower")]
-pub use client::PoliteService;
 #[cfg(any(feature = "tower", feature = "reqwest"))]
-pub use client::{Effort, Manners, NoAnswer, Polite, Repeat, Upstream};
-pub use concurrency::{
-    AdaptiveLimit, AdaptivePermit, Aimd, Estimator, Finish, Fixed, Gradient2, Sample, Vegas,
-};
-pub use deadline::{AsyncRollback, CancelOnDrop, Ended, Preempt, Rollback, Run, Scope};
-pub use fault::{Again, Catch, Fault, FaultError, FaultId, NoFaultId, OrFault, Panicked, Place, catch};
-pub use feedback::{Feedback, Heard, RateControl, Sent};
-pub use heartbeat::{Health, Heart, Monitor, Pulse, Rhythm};
-pub use hedge::{AllFailed, Hedge, HedgeBudget};
-#[cfg(feature = "signal")]
-pub use pool::EndSignals;
-pub use pool::{
-    Attempted, Control, Iterated, JobContext, Observer, Outcome, Outcomes, Pool, Rest, Stats, Times,
-    Unfinished, WaitTimes,
-};
-pub use retry::{
-    Allowance, Attempt, Backoff, GaveUp, Itself, Jitter, Judge, Nobody, Notify, Retry, RetryBudget, Schedule,
-    Setback, Transient, Why,
-};
-pub use steer::{
-    Advice, Average, CpuShare, LoadAverage, MemoryShare, Reading, RunQueue, Signal, Steer, SteerBuilder,
-    SteerError, SteerStep,
-};
-pub use steward::{Death, Steward, StewardEvent, StewardGaveUp};
+pub use client::{Manners, Polite};
+pub use concurrency::{AdaptiveLimit, Aimd, Estimator, Finish, Gradient2, Vegas};
+pub use deadline::{AsyncRollback, Ended, Preempt, Rollback, Scope};
+pub use fault::{Again, Fault, FaultId, OrFault, catch};
+pub use feedback::{Feedback, RateControl};
+pub use heartbeat::{Health, Heart, Monitor, Rhythm};
+pub use hedge::{Hedge, HedgeBudget};
+pub use pool::{Control, Outcome, Outcomes, Pool};
+pub use retry::{Backoff, Jitter, Retry, RetryBudget};
+pub use steer::Steer;
+pub use steward::Steward;
 pub use time::{Elapsed, Sleep, Time, Timeout};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -38,7 +38,8 @@ use std::time::Duration;
 use futures_core::Stream;
 use tollgate::{ConcurrencyLimit, Member, Permit};
 
-use crate::{AdaptiveLimit, Again, Fault, Judge, Notify, Retry, Time};
+use crate::retry::{Judge, Notify};
+use crate::{AdaptiveLimit, Again, Fault, Retry, Time};
 use crew::Crew;
 use hub::Run;
 use metrics::Metering;

@@ -40,7 +40,8 @@ use crate::{Again, Ended, Scope, Time};
 /// # Examples
 /// ```
 /// use std::io::{Error, ErrorKind};
-/// use tollgate_flow::{Retry, Why};
+/// use tollgate_flow::retry::{Why};
+/// use tollgate_flow::{Retry};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
 /// # runtime.block_on(async {
@@ -61,7 +62,8 @@ use crate::{Again, Ended, Scope, Time};
 /// ## Hear of each failure
 /// ```
 /// # use std::io::Error;
-/// # use tollgate_flow::{Again, Retry, Setback};
+/// # use tollgate_flow::retry::{Setback};
+/// # use tollgate_flow::{Again, Retry};
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
 /// # runtime.block_on(async {
 /// let retry = Retry::new()
@@ -207,6 +209,11 @@ impl<J, N> Retry<J, N> {
         if let Some(budget) = &self.budget {
             budget.deposit();
         }
+    }
+
+    /// What the tries belong to.
+    pub(crate) fn scope(&self) -> Option<&Scope> {
+        self.scope.as_ref()
     }
 
     /// The waits of one piece of work.

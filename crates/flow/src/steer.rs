@@ -50,7 +50,8 @@ pub use system::{CpuShare, LoadAverage, MemoryShare, RunQueue};
 /// use std::time::Duration;
 /// use tokio_util::sync::CancellationToken;
 /// use tollgate::ConcurrencyLimit;
-/// use tollgate_flow::{Average, Steer, Time};
+/// use tollgate_flow::steer::{Average};
+/// use tollgate_flow::{Steer, Time};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
 /// # runtime.block_on(async {
@@ -68,7 +69,7 @@ pub use system::{CpuShare, LoadAverage, MemoryShare, RunQueue};
 ///     () = time.sleep(Duration::from_millis(1_500)) => {}
 /// }
 /// assert_eq!(limit.limit(), 70);
-/// # Ok::<(), tollgate_flow::SteerError>(())
+/// # Ok::<(), tollgate_flow::steer::SteerError>(())
 /// # }).unwrap();
 /// ```
 #[must_use = "a limit is not steered until run() or step() is called"]

@@ -56,7 +56,7 @@ use worker::{End, Worker, Workers};
 /// });
 /// steward.run(CancellationToken::new()).await?;
 /// assert_eq!(steward.restarts(), 0);
-/// # Ok::<(), tollgate_flow::StewardGaveUp>(())
+/// # Ok::<(), tollgate_flow::steward::StewardGaveUp>(())
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
@@ -97,7 +97,7 @@ impl Steward {
     /// How long to wait before a new worker starts, longer after each death in a row; its total does not count. The default is
     /// 100 ms, doubled each time, at most 30 s, without jitter.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
+        self.backoff = backoff.total(Duration::MAX);
         self
     }
 

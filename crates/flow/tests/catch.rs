@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use tollgate_flow::{Fault, Panicked, catch};
+use tollgate_flow::fault::Panicked;
+use tollgate_flow::{Fault, catch};
 
 /// Raises a panic without the hook's noise on standard error.
 fn quietly(payload: impl std::any::Any + Send) -> ! {

@@ -12,9 +12,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::any;
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Error};
 use tokio::net::TcpListener;
-use tollgate_flow::{
-    Backoff, Effort, Ended, Jitter, Manners, NoAnswer, Polite, RateControl, Repeat, Retry, Scope, Time, Why,
-};
+use tollgate_flow::client::{Effort, NoAnswer, Repeat};
+use tollgate_flow::retry::Why;
+use tollgate_flow::{Backoff, Ended, Jitter, Manners, Polite, RateControl, Retry, Scope, Time};
 
 const MS: Duration = Duration::from_millis(1);
 

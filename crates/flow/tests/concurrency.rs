@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tokio::sync::Semaphore;
-use tollgate_flow::{AdaptiveLimit, Aimd, Estimator, Gradient2, Sample, Time, Vegas};
+use tollgate_flow::concurrency::Sample;
+use tollgate_flow::{AdaptiveLimit, Aimd, Estimator, Gradient2, Time, Vegas};
 
 /// A server that works on `capacity` calls at once, for `service` each; the others wait. Who would wait for more than
 /// `patience` is dropped.

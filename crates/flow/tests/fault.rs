@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use std::{fmt, thread};
 
 use tollgate::{Limiter, ManualClock, Quota, WaitError};
-use tollgate_flow::{Again, Elapsed, Fault, FaultError, FaultId, OrFault, Place};
+use tollgate_flow::fault::{FaultError, Place};
+use tollgate_flow::{Again, Elapsed, Fault, FaultId, OrFault};
 
 fn refused() -> io::Error {
     ErrorKind::ConnectionRefused.into()

@@ -11,7 +11,8 @@ use metrics::{
     SharedString, Unit,
 };
 use tollgate::ConcurrencyLimit;
-use tollgate_flow::{Again, Backoff, Fault, Jitter, JobContext, Pool, Retry};
+use tollgate_flow::pool::JobContext;
+use tollgate_flow::{Again, Backoff, Fault, Jitter, Pool, Retry};
 
 /// Everything that was recorded, by name and labels.
 #[derive(Clone, Default)]
@@ -148,6 +149,10 @@ fn a_pool_records_what_it_does() {
     let (in_flight, most_in_flight, _) = ledger.of("tollgate_pool_in_flight pool=downloads");
     let (queued, most_queued, _) = ledger.of("tollgate_pool_queued pool=downloads");
     assert_eq!([in_flight, most_in_flight, queued, most_queued].map(|value| value as i64), [0, 2, 0, 3]);
+    // Twenty, and those of the second run that were read or ready when it was dropped.
+    let (values, ..) = ledger.of("tollgate_pool_outcomes_total pool=downloads result=value");
+    assert!((41.0..=44.0).contains(&values), "{values} outcomes");
+    assert_eq!(ledger.of("tollgate_pool_outcomes_total pool=downloads result=fault").0 as i64, 0);
     for reason in ["pushback", "timeout", "panic", "fault"] {
         let (retries, ..) = ledger.of(&format!("tollgate_pool_retries_total pool=downloads reason={reason}"));
         assert_eq!(retries as i64, 1, "{reason}");

@@ -42,6 +42,6 @@ async fn the_first_signal_drains_and_the_second_stops() {
     assert!(outcomes.next().await.is_none());
     let mut rest = outcomes.stop().await;
     assert_eq!(rest.unfinished.len(), 2);
-    assert!(rest.unfinished.iter().all(tollgate_flow::Unfinished::was_started));
+    assert!(rest.unfinished.iter().all(tollgate_flow::pool::Unfinished::was_started));
     assert_eq!(rest.source.next(), Some(drained.taken));
 }

@@ -14,7 +14,8 @@ use super::manners::Manners;
 use super::pass::Pass;
 use super::verdict;
 use super::wire::{BoxError, Wire};
-use crate::{Again, Elapsed, Ended, Finish, Hedge, Retry, Schedule, Scope, Time, Transient, Why};
+use crate::retry::{Schedule, Transient, Why};
+use crate::{Again, Elapsed, Ended, Finish, Hedge, Retry, Scope, Time};
 
 /// One call.
 pub(super) struct Call<W: Wire> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Why;
+use crate::retry::Why;
 
 /// What an answer took: an extension of every response that comes through a [`Polite`](crate::Polite) client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

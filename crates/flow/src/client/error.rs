@@ -6,7 +6,8 @@ use std::fmt;
 use tollgate::WaitError;
 
 use super::wire::BoxError;
-use crate::{Again, Elapsed, Ended, Transient};
+use crate::retry::Transient;
+use crate::{Again, Elapsed, Ended};
 
 /// Why a call has no answer. What the server answers is never one of these, whatever its status.
 ///

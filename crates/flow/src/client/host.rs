@@ -7,7 +7,9 @@ use tollgate::{And, ConcurrencyLimit, Gate, Limiter, Quota, TokenBucket};
 use tollgate_http::Advice;
 
 use super::manners::Manners;
-use crate::{AdaptiveLimit, Feedback, Fixed, Hedge, Retry, Sent, Time};
+use crate::concurrency::Fixed;
+use crate::feedback::Sent;
+use crate::{AdaptiveLimit, Feedback, Hedge, Retry, Time};
 
 /// The limit of a host's rate.
 pub(super) type Turns = Limiter<TokenBucket, Time>;

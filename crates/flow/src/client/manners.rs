@@ -26,7 +26,7 @@ use crate::{AdaptiveLimit, Hedge, RateControl, Retry, Time};
 /// 5. What failed is [tried again](Self::retry), if it may be: after a backoff, or what `Retry-After` says, and with a turn of its
 ///    own. The slot is kept meanwhile.
 /// 6. When there is no further attempt the caller gets what the last one brought: a response, whatever its status, as from
-///    an ordinary client; or the client's [error](crate::NoAnswer). An [`Effort`](crate::Effort) in the response's extensions tells
+///    an ordinary client; or the client's [error](crate::client::NoAnswer). An [`Effort`](crate::client::Effort) in the response's extensions tells
 ///    what it took. A response that might be the last is kept until there is another, with its connection.
 ///
 /// The slot is given back with the head of the answer, not at the end of its body: a slow download does not count.
@@ -38,7 +38,7 @@ use crate::{AdaptiveLimit, Hedge, RateControl, Retry, Time};
 ///
 /// And may be repeated:
 /// - Its method is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE: RFC 9110), or it has an `Idempotency-Key`, or the
-///   caller says [`Repeat(true)`](crate::Repeat).
+///   caller says [`Repeat(true)`](crate::client::Repeat).
 /// - Any other only if nothing can have come of it: it was refused by a limit (429, but not 503, which gateways also say of what
 ///   broke half way), or there was no connection; or the service itself says to try again.
 /// - Its body can be had again. A reqwest body that is a stream cannot.

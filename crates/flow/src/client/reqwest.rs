@@ -12,7 +12,7 @@ use super::wire::{BoxError, Wire};
 
 /// Goes around all that comes after it in the client's list of middlewares, which runs for each attempt.
 ///
-/// A [`Scope`](crate::Scope) or [`Repeat`](crate::Repeat) for a request is given by `with_extension`. Time-outs of reqwest's own
+/// A [`Scope`](crate::Scope) or [`Repeat`](crate::client::Repeat) for a request is given by `with_extension`. Time-outs of reqwest's own
 /// are for one attempt.
 ///
 /// # Errors
@@ -21,7 +21,8 @@ use super::wire::{BoxError, Wire};
 /// # Examples
 /// ```no_run
 /// use reqwest_middleware::ClientBuilder;
-/// use tollgate_flow::{Effort, Manners};
+/// use tollgate_flow::client::{Effort};
+/// use tollgate_flow::{Manners};
 ///
 /// # async fn call() -> Result<(), reqwest_middleware::Error> {
 /// let client = ClientBuilder::new(reqwest::Client::new()).with(Manners::new().build()).build();

@@ -19,7 +19,8 @@ use super::wire::{BoxError, Wire};
 /// # Examples
 /// ```
 /// use http::{Request, Response};
-/// use tollgate_flow::{Effort, Manners};
+/// use tollgate_flow::client::{Effort};
+/// use tollgate_flow::{Manners};
 /// use tower_layer::Layer;
 /// use tower_service::Service;
 /// # #[derive(Clone)]
@@ -44,7 +45,7 @@ use super::wire::{BoxError, Wire};
 /// let response = client.call(request).await?;
 /// assert_eq!(*response.body(), "hello");
 /// assert_eq!(response.extensions().get::<Effort>().unwrap().attempts, 1);
-/// # Ok::<(), tollgate_flow::NoAnswer>(())
+/// # Ok::<(), tollgate_flow::client::NoAnswer>(())
 /// # }).unwrap();
 /// ```
 impl<S> Layer<S> for Polite {

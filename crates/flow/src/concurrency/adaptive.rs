@@ -15,8 +15,8 @@ use crate::Time;
 /// An [`Estimator`] says how many; it learns once a second at most, from ten calls at least. Clones share one state.
 ///
 /// The slots are those of a [`ConcurrencyLimit`], which may also be a member of a [`Gate`](tollgate::Gate): take slots there
-/// from [`concurrency`](Self::concurrency), and [`report`](Self::report) how the calls went. For a [`Pool`](crate::Pool) that
-/// is `Pool::sharing(limit.concurrency().clone()).observer(limit)`.
+/// from [`concurrency`](Self::concurrency), and [`report`](Self::report) how the calls went. A pool does both
+/// by itself: see [`Pool::adapting`](crate::Pool::adapting).
 ///
 /// # Examples
 /// ```

@@ -25,7 +25,8 @@ use super::estimator::{Estimator, Sample};
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate_flow::{Aimd, Estimator, Sample};
+/// use tollgate_flow::concurrency::{Sample};
+/// use tollgate_flow::{Aimd, Estimator};
 ///
 /// let mut limit = Aimd::new().starting_at(10);
 /// limit.learn(Sample { rtt: Duration::from_millis(20), in_flight: 10, dropped: false });

@@ -30,7 +30,8 @@ pub struct Sample {
 ///
 /// # Examples
 /// ```
-/// use tollgate_flow::{Estimator, Fixed};
+/// use tollgate_flow::concurrency::{Fixed};
+/// use tollgate_flow::{Estimator};
 ///
 /// assert_eq!(Fixed::new(10).limit(), 10);
 /// ```

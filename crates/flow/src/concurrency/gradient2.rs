@@ -32,7 +32,8 @@ use super::estimator::{Estimator, Sample};
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate_flow::{Estimator, Gradient2, Sample};
+/// use tollgate_flow::concurrency::{Sample};
+/// use tollgate_flow::{Estimator, Gradient2};
 ///
 /// let mut limit = Gradient2::new();
 /// for _ in 0..5 {

@@ -34,7 +34,8 @@ use super::estimator::{Estimator, Sample};
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate_flow::{Estimator, Sample, Vegas};
+/// use tollgate_flow::concurrency::{Sample};
+/// use tollgate_flow::{Estimator, Vegas};
 ///
 /// let mut limit = Vegas::new();
 /// let sample = Sample { rtt: Duration::from_millis(20), in_flight: 20, dropped: false };

@@ -8,6 +8,8 @@ use std::{fmt, io, iter};
 use tollgate::{GateRefused, Refused, WaitError};
 
 use super::Fault;
+use crate::hedge::AllFailed;
+use crate::retry::GaveUp;
 use crate::{Elapsed, Ended};
 
 /// A fault as a [`std::error::Error`], which [`Fault`] itself cannot be, because `?` makes a fault of every error; made
@@ -120,6 +122,18 @@ impl IntoFault for Fault {
     }
 }
 
+impl IntoFault for GaveUp<Fault> {
+    fn into_fault(self, message: Cow<'static, str>, location: &'static Location<'static>) -> Fault {
+        Fault::from(self).saying(message, location)
+    }
+}
+
+impl IntoFault for AllFailed<Fault> {
+    fn into_fault(self, message: Cow<'static, str>, location: &'static Location<'static>) -> Fault {
+        Fault::from(self).saying(message, location)
+    }
+}
+
 impl<E: Error + Send + Sync + 'static> IntoFault for E {
     fn into_fault(self, message: Cow<'static, str>, location: &'static Location<'static>) -> Fault {
         Fault::wrapped_at(Box::new(self), message, location)
@@ -145,7 +159,7 @@ pub(super) fn speaks_for_itself(error: &(dyn Error + 'static)) -> bool {
 
 #[cfg(any(feature = "tower", feature = "reqwest"))]
 fn is_no_answer(error: &(dyn Error + 'static)) -> bool {
-    error.is::<crate::NoAnswer>()
+    error.is::<crate::client::NoAnswer>()
 }
 
 #[cfg(not(any(feature = "tower", feature = "reqwest")))]

@@ -38,7 +38,8 @@ use super::meter::Meter;
 /// ```
 /// use std::time::Duration;
 /// use tollgate::Tick;
-/// use tollgate_flow::{Heard, RateControl};
+/// use tollgate_flow::feedback::{Heard};
+/// use tollgate_flow::{RateControl};
 ///
 /// let mut control = RateControl::new().starting_at(100.0);
 /// let sent = Tick::ZERO;
@@ -193,6 +194,12 @@ impl RateControl {
             _ => {}
         }
         self.bound(heard.stated);
+    }
+
+    /// Hears an answer that says nothing of the rate, such as that of a server that failed. What it states still counts.
+    pub fn overhear(&mut self, now: Tick, wait: Duration, stated: Option<f64>) {
+        self.hold(now, wait);
+        self.bound(stated);
     }
 
     /// Sends nothing for `wait`, for a reason that says nothing of the rate.

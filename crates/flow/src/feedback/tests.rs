@@ -174,3 +174,30 @@ fn too_many_at_once_is_not_too_many_a_second() {
     assert!((feedback.rate() - 100.0).abs() < 1e-9);
     assert_eq!(feedback.paused_for(), Some(SECOND));
 }
+
+#[test]
+fn a_server_that_fails_does_not_ask_for_more() {
+    for status in [500, 502, 503, 504, 408] {
+        let (clock, _limiter, feedback) = driven(RateControl::new().starting_at(10.0));
+        for _ in 0..200 {
+            let sent = feedback.sending();
+            clock.advance(MILLI * 100);
+            answer(&feedback, sent, status, &[]);
+        }
+        assert!((feedback.rate() - 10.0).abs() < 1e-9, "{status}: {} a second", feedback.rate());
+    }
+}
+
+#[test]
+fn what_a_failing_server_states_still_counts() {
+    let (clock, _limiter, feedback) = driven(RateControl::new().starting_at(100.0));
+    let sent = feedback.sending();
+    clock.advance(MILLI);
+    answer(
+        &feedback,
+        sent,
+        500,
+        &[("ratelimit-policy", "\"api\";q=10;w=1"), ("ratelimit", "\"api\";r=5;t=1")],
+    );
+    assert!(feedback.rate() <= 10.0, "{} a second", feedback.rate());
+}

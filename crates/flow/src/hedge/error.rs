@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::{Again, Fault, Transient};
+use crate::retry::Transient;
+use crate::{Again, Fault};
 
 /// No copy of a call succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]

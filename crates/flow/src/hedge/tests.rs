@@ -4,7 +4,8 @@ use std::future::pending;
 use tollgate::ManualClock;
 
 use super::*;
-use crate::{Fault, Retry, Transient};
+use crate::retry::Transient;
+use crate::{Fault, Retry};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

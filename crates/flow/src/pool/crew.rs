@@ -12,7 +12,7 @@ use tollgate::{ConcurrencyLimit, Gate, OwnedSlot, Tick, WaitError};
 
 use super::control::Course;
 use super::hold::Hold;
-use super::hub::{Run, Way};
+use super::hub::{MOST_FRESH, Run, Way};
 use super::runner::{JobContext, Runner};
 use super::toll::{Paid, Pass, Turnstile};
 use crate::{Fault, Sleep};
@@ -71,8 +71,8 @@ impl<J, V> Crew<J, V> {
     fn next_cost(&mut self, context: &mut Context<'_>) -> Option<u64> {
         loop {
             let state = self.run.state();
-            let next =
-                state.queue.peek().filter(|_| state.may_start(&self.run.rules)).map(|entry| entry.cost);
+            let may_start = state.may_start(&self.run.rules) && state.fresh < MOST_FRESH;
+            let next = state.queue.peek().filter(|_| may_start).map(|entry| entry.cost);
             let way = state.way(|| self.run.time.now());
             drop(state);
             match (next, way) {
@@ -132,7 +132,10 @@ impl<J, V> Crew<J, V> {
     }
 
     fn start_next(&mut self, slot: OwnedSlot, paid: Option<Paid>, now: Tick) {
-        let entry = self.run.state().start_next(now);
+        let mut state = self.run.state();
+        let entry = state.start_next(now);
+        state.fresh += usize::from(entry.is_some());
+        drop(state);
         match entry {
             Some(entry) => {
                 let hold = Hold::new(Arc::clone(&self.run), slot, entry, now);

@@ -45,6 +45,8 @@ pub(super) struct State<J, V> {
     pub(super) unfinished: Vec<Unfinished<J>>,
     /// How many jobs are with runners.
     pub(super) running: usize,
+    /// How many runners were sent to work and have not begun.
+    pub(super) fresh: usize,
     pub(super) course: Course,
     pub(super) is_paused: bool,
     pub(super) held_until: Tick,
@@ -52,6 +54,10 @@ pub(super) struct State<J, V> {
     gauges: Gauges,
     reader: Option<Waker>,
 }
+
+/// So many runners are sent to work, and no more until half of them have begun. Those that are done by then go on with the
+/// next jobs themselves: so short jobs need few runners, however many there might be.
+pub(super) const MOST_FRESH: usize = 16;
 
 /// A job that was pulled from the source.
 #[derive(Debug)]
@@ -102,6 +108,12 @@ impl<J, V> State<J, V> {
         Some(entry)
     }
 
+    /// A runner has begun; whether that makes room for others.
+    pub(super) fn begin(&mut self) -> bool {
+        self.fresh -= 1;
+        self.fresh == MOST_FRESH / 2 && self.queue.len() > 0
+    }
+
     /// Puts an outcome away. If nobody will ever read it, the caller gets it back to drop it without the lock.
     pub(super) fn put_away(&mut self, outcome: Outcome<J, V>) -> Option<Outcome<J, V>> {
         if self.course == Course::Abandon {
@@ -128,6 +140,12 @@ impl<J, V> State<J, V> {
             Times { queued: entry.queued, waited: now.since(entry.queued), ran: std::time::Duration::ZERO };
         let Entry { job, position, .. } = entry;
         self.done.push_back(Outcome { job, result: Err(fault), attempts: 0, position, times });
+    }
+
+    /// A job has an outcome.
+    pub(super) fn count_outcome(&mut self, has_value: bool, now: Tick) {
+        self.meter.ended(has_value, now);
+        self.gauges.ended(has_value);
     }
 
     /// A job is tried again.
@@ -161,6 +179,7 @@ impl<J, V> Run<J, V> {
             done: VecDeque::new(),
             unfinished: Vec::new(),
             running: 0,
+            fresh: 0,
             course: Course::Run,
             is_paused: false,
             held_until: Tick::ZERO,

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 
@@ -175,11 +175,14 @@ where
             return Poll::Ready(Some(outcome));
         }
         this.reads = 0;
+        // Jobs that are refused without being tried make no pause; others on this thread want to get on, too.
+        let turn = ready!(tokio::task::coop::poll_proceed(context));
         loop {
             this.run.take_stir();
             this.take_over();
             this.work(context);
             if let Some(outcome) = this.unread.pop() {
+                turn.made_progress();
                 return Poll::Ready(Some(outcome));
             }
             if this.is_over() {

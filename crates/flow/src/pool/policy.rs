@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use crate::{Fault, Judge, Notify, Retry, Schedule};
+use crate::retry::{Judge, Notify, Schedule};
+use crate::{Fault, Retry, Scope};
 
 /// A [`Retry`] for faults.
 pub(super) trait Policy: Send + Sync {
     /// A job is tried for the first time.
     fn begin(&self);
+
+    /// What the tries belong to.
+    fn scope(&self) -> Option<&Scope>;
 
     /// The schedule of a job that failed.
     fn schedule(&self) -> Schedule;
@@ -29,6 +33,10 @@ where
 {
     fn begin(&self) {
         self.deposit();
+    }
+
+    fn scope(&self) -> Option<&Scope> {
+        self.scope()
     }
 
     fn schedule(&self) -> Schedule {

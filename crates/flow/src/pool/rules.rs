@@ -10,6 +10,7 @@ use super::metrics::Metering;
 use super::observer::Observer;
 use super::policy::Policy;
 use super::toll::Toll;
+use crate::Scope;
 
 /// What a pool goes by.
 #[derive(Clone)]
@@ -26,6 +27,11 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    /// What a job's attempts belong to, if anything: they end with it.
+    pub(super) fn scope(&self) -> Option<&Scope> {
+        self.retry.as_ref().and_then(|policy| policy.scope())
+    }
+
     /// Whether more are running than may, because the limit was lowered.
     pub(super) fn is_above_limit(&self) -> bool {
         self.limit.in_use() > self.limit.limit()

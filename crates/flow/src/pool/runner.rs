@@ -19,7 +19,8 @@ use tollgate::{Tick, WaitError};
 
 use super::hold::Hold;
 use super::toll::Paid;
-use crate::{Catch, Elapsed, Fault, Sleep, catch};
+use crate::fault::Catch;
+use crate::{Elapsed, Ended, Fault, Scope, Sleep, catch};
 
 /// What the work is told besides the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pin_project! {
         attempt: Option<Catch<F>>,
         attempt_alarm: Option<Sleep>,
         job_alarm: Option<Sleep>,
+        scope_end: Option<ScopeEnd>,
         next_turn: Option<NextTurn>,
         paid: Option<Paid>,
         work: Arc<W>,
@@ -52,6 +54,9 @@ pin_project! {
         hold: Hold<J, V>,
     }
 }
+
+/// The end of what the job belongs to.
+type ScopeEnd = Pin<Box<dyn Future<Output = Ended> + Send>>;
 
 /// The wait between two attempts.
 type NextTurn = Pin<Box<dyn Future<Output = Result<Option<Paid>, WaitError>> + Send>>;
@@ -70,6 +75,7 @@ where
             attempt: None,
             attempt_alarm: None,
             job_alarm: None,
+            scope_end: None,
             next_turn: None,
             paid,
             work,
@@ -82,17 +88,34 @@ where
     /// Does the job, in as much time as it may have.
     fn poll_job(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<V, Fault>> {
         let polled = self.as_mut().poll_attempts(context);
-        let this = self.as_mut().project();
         let result = match polled {
             Poll::Ready(result) => result,
             Poll::Pending => {
-                ready!(poll_alarm(this.job_alarm, context));
-                Err(timed_out("all attempts", this.hold.rules().job_timeout))
+                let fault = ready!(self.as_mut().poll_end(context));
+                let this = self.as_mut().project();
+                let was_trying = this.attempt.is_some();
+                self.as_mut().rest();
+                if was_trying {
+                    self.as_mut().project().hold.end_attempt(Some(&fault));
+                }
+                Err(fault)
             }
         };
         self.as_mut().rest();
-        *self.project().job_alarm = None;
+        let this = self.project();
+        (*this.job_alarm, *this.scope_end) = (None, None);
         Poll::Ready(result)
+    }
+
+    /// What ends the job before it is done: its scope, or the time it may have.
+    fn poll_end(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Fault> {
+        let this = self.project();
+        if let Some(scope_end) = this.scope_end
+            && let Poll::Ready(ended) = scope_end.as_mut().poll(context)
+        {
+            return Poll::Ready(ended.into());
+        }
+        poll_alarm(this.job_alarm, context).map(|()| timed_out("all attempts", this.hold.rules().job_timeout))
     }
 
     /// Tries until it works or there is no more use.
@@ -120,10 +143,15 @@ where
 
     fn begin_attempt(self: Pin<&mut Self>) -> Result<(), Fault> {
         let mut this = self.project();
+        this.hold.rules().scope().map_or(Ok(()), Scope::check)?;
         let (job, context) = this.hold.begin_attempt();
         let rules = this.hold.rules();
         if context.attempt == 1 {
             *this.job_alarm = rules.job_timeout.map(|span| this.hold.alarm(span));
+            *this.scope_end = rules
+                .scope()
+                .cloned()
+                .map(|scope| -> ScopeEnd { Box::pin(async move { scope.ended().await }) });
         }
         *this.attempt_alarm = rules.attempt_timeout.map(|span| this.hold.alarm(span));
         let work = &**this.work;
@@ -163,8 +191,18 @@ where
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.as_mut().project().hold.begin();
         loop {
-            let result = ready!(self.as_mut().poll_job(context));
+            let polled = catch_unwind(AssertUnwindSafe(|| self.as_mut().poll_job(context)));
+            let result = match polled {
+                Ok(polled) => ready!(polled),
+                Err(panic) => {
+                    let _ = catch_unwind(AssertUnwindSafe(|| self.as_mut().rest())).map_err(std::mem::forget);
+                    let this = self.as_mut().project();
+                    (*this.job_alarm, *this.scope_end) = (None, None);
+                    Err(Fault::panicked(panic))
+                }
+            };
             let this = self.as_mut().project();
             *this.jobs_left -= 1;
             let now = this.hold.now();

@@ -1,6 +1,7 @@
 //! Where jobs come from.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -58,6 +59,13 @@ pub(super) struct Appraisal<J> {
 
 type Judgement<J, N> = Arc<dyn Fn(&J) -> N + Send + Sync>;
 
+impl<J> Appraisal<J> {
+    fn of(&self, job: &J) -> (u64, u8) {
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(job));
+        (cost, self.priority.as_ref().map_or(0, |priority| priority(job)))
+    }
+}
+
 impl<J> Clone for Appraisal<J> {
     fn clone(&self) -> Self {
         Self { cost: self.cost.clone(), priority: self.priority.clone() }
@@ -80,7 +88,7 @@ pub(super) struct Intake<J, S> {
     appraisal: Appraisal<J>,
     is_exhausted: bool,
     taken: u64,
-    /// Between the source and the queue, each with its priority. Empty but for a moment, unless the source panics.
+    /// Between the source and the queue, each with its priority. Empty but for a moment, unless the source or an appraisal panics.
     batch: Vec<(u8, Entry<J>)>,
 }
 
@@ -116,11 +124,15 @@ impl<J, S: Stream<Item = J> + Unpin> Intake<J, S> {
     }
 
     fn take(&mut self, job: J, queued: Tick) {
-        let cost = self.appraisal.cost.as_ref().map_or(1, |cost| cost(&job));
-        let priority = self.appraisal.priority.as_ref().map_or(0, |priority| priority(&job));
+        let appraised = catch_unwind(AssertUnwindSafe(|| self.appraisal.of(&job)));
+        // A panic is the caller's, and goes on to the reader; but not before the job is in a safe place.
+        let (cost, priority) = *appraised.as_ref().unwrap_or(&(1, 0));
         let entry = Entry { job: Arc::new(job), position: self.taken, cost, queued };
         self.batch.push((priority, entry));
         self.taken += 1;
+        if let Err(panic) = appraised {
+            resume_unwind(panic);
+        }
     }
 
     /// Puts what was taken into the queue.

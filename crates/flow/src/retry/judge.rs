@@ -6,7 +6,8 @@ use std::time::Duration;
 use tollgate::{GateRefused, Refused, WaitError};
 
 use super::Why;
-use crate::{Again, Elapsed, Ended, Fault, FaultError};
+use crate::fault::FaultError;
+use crate::{Again, Elapsed, Ended, Fault};
 
 /// An error that says whether trying again can help.
 ///
@@ -16,7 +17,8 @@ use crate::{Again, Elapsed, Ended, Fault, FaultError};
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate_flow::{Again, Transient};
+/// use tollgate_flow::retry::{Transient};
+/// use tollgate_flow::{Again};
 ///
 /// struct Refusal { status: u16, retry_after: Option<Duration> }
 ///

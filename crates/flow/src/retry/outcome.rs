@@ -4,7 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Again, Ended, Fault, Transient};
+use crate::retry::Transient;
+use crate::{Again, Ended, Fault};
 
 /// Why there was no further try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

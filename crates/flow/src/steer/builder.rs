@@ -43,7 +43,7 @@ impl Steer {
     /// let mut steer = Steer::rate(&limiter, 60..=600).signal("load", || 0.95, 0.6..=0.8).build()?;
     /// steer.step(Tick::ZERO);
     /// assert_eq!(limiter.quota(), Quota::per_minute(420).burst(50));
-    /// # Ok::<(), tollgate_flow::SteerError>(())
+    /// # Ok::<(), tollgate_flow::steer::SteerError>(())
     /// ```
     pub fn rate<A: Held, C: Clock>(limiter: &Limiter<A, C>, bounds: RangeInclusive<u64>) -> SteerBuilder {
         let (quota, limiter) = (limiter.quota(), limiter.clone());

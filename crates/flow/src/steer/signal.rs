@@ -29,7 +29,7 @@ impl<F: FnMut() -> f64 + Send> Signal for F {
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate_flow::{Average, Signal};
+/// use tollgate_flow::steer::{Average, Signal};
 ///
 /// let (mut errors, mut latency) = (Average::new(), Average::new());
 /// for failed in [false, false, true, false] {

@@ -373,3 +373,11 @@ fn the_default_backoff_doubles_up_to_half_a_minute() {
     assert_eq!(waits[8], 25_600 * MILLI);
     assert_eq!(waits[9..], [30 * SECOND; 11]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_total_of_a_backoff_does_not_count() {
+    let failing = Steward::new(RHYTHM, |_, _| async { Outcome::Err(io::Error::other("down")) });
+    let steward = failing.backoff(DOUBLING.initial(SECOND).total(MILLI));
+    assert!(steward.run(stopping_after(2 * SECOND)).await.is_ok());
+    assert_eq!(steward.restarts(), 1);
+}

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use http::Method;
-use tollgate_flow::{
-    AdaptiveLimit, Ended, Fixed, Hedge, Manners, NoAnswer, Polite, RateControl, Scope, Time,
-};
+use tollgate_flow::client::NoAnswer;
+use tollgate_flow::concurrency::Fixed;
+use tollgate_flow::{AdaptiveLimit, Ended, Hedge, Manners, Polite, RateControl, Scope, Time};
 use tower_layer::Layer;
 use tower_service::Service;
 

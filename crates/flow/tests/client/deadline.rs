@@ -1,7 +1,9 @@
 //! Calls that have only so long.
 
 use http::Method;
-use tollgate_flow::{Ended, NoAnswer, Scope, Time, Why};
+use tollgate_flow::client::NoAnswer;
+use tollgate_flow::retry::Why;
+use tollgate_flow::{Ended, Scope, Time};
 use tower_service::Service;
 
 use crate::mock::{Server, silence, status};

@@ -1,7 +1,8 @@
 //! Copies of what is slow.
 
 use http::Method;
-use tollgate_flow::{AdaptiveLimit, Fixed, Hedge, Manners, Time};
+use tollgate_flow::concurrency::Fixed;
+use tollgate_flow::{AdaptiveLimit, Hedge, Manners, Time};
 use tower_service::Service;
 
 use crate::mock::{Server, status};

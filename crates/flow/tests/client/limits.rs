@@ -4,7 +4,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use http::Method;
-use tollgate_flow::{AdaptiveLimit, Aimd, Fixed, NoAnswer, RateControl, Time};
+use tollgate_flow::client::NoAnswer;
+use tollgate_flow::concurrency::Fixed;
+use tollgate_flow::{AdaptiveLimit, Aimd, RateControl, Time};
 use tollgate_http::Reader;
 use tower_layer::Layer;
 use tower_service::Service;

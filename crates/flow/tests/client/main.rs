@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use http::{Method, Request, Response};
 use mock::Server;
-use tollgate_flow::{Backoff, Effort, Jitter, Manners, NoAnswer, PoliteService, RateControl, Retry, Time};
+use tollgate_flow::client::{Effort, NoAnswer, PoliteService};
+use tollgate_flow::{Backoff, Jitter, Manners, RateControl, Retry, Time};
 use tower_layer::Layer;
 use tower_service::Service;
 

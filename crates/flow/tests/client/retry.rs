@@ -8,7 +8,9 @@ use http::Method;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use tollgate_flow::{Again, Allowance, Fault, Manners, NoAnswer, Repeat, Retry, RetryBudget, Transient, Why};
+use tollgate_flow::client::{NoAnswer, Repeat};
+use tollgate_flow::retry::{Allowance, Transient, Why};
+use tollgate_flow::{Again, Fault, Manners, Retry, RetryBudget};
 use tower_service::Service;
 
 use crate::log::logged;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::{ConcurrencyLimit, Gate, Quota, WaitError};
-use tollgate_flow::{Again, Fault, JobContext, Pool};
+use tollgate_flow::pool::JobContext;
+use tollgate_flow::{Again, Fault, Pool};
 
 use crate::support::{Crowd, MS, Stopwatch, all, evenly, for_a_while, limiter, nap, positions, sleep_ms};
 
@@ -129,6 +130,30 @@ async fn a_lowered_concurrency_lets_running_jobs_finish() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lowered_concurrency_acts_on_jobs_that_take_no_time() {
+    let (crowd, limit) = (Crowd::default(), ConcurrencyLimit::new(4));
+    let (working, lowered) = (crowd.clone(), limit.clone());
+    let work = move |job: Arc<u64>, _| {
+        let (member, at_once, lowered) = (working.join(), working.now(), lowered.clone());
+        async move {
+            tokio::task::yield_now().await;
+            if *job == 20 {
+                lowered.set_limit(1);
+            }
+            drop(member);
+            Ok::<_, Fault>(at_once)
+        }
+    };
+    let outcomes = all(Pool::sharing(limit).run(0..100, work)).await;
+    let at_once = |jobs: std::ops::Range<u64>| {
+        let outcomes = outcomes.iter().filter(|outcome| jobs.contains(&outcome.job));
+        outcomes.map(|outcome| *outcome.result.as_ref().unwrap()).max()
+    };
+    // When job 20 lowers the limit, the other three runners may be a round ahead.
+    assert_eq!((at_once(0..20), at_once(27..100)), (Some(4), Some(1)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_concurrency_of_zero_waits_until_it_is_raised() {
     let starts = Starts::new();
     let mut outcomes = Pool::new(0).run([1], starts.nap());
@@ -226,6 +251,20 @@ async fn a_pause_starts_and_takes_nothing_and_what_runs_goes_on() {
     control.resume();
     assert_eq!(all(outcomes).await.len(), 8);
     assert_eq!(starts.ms()[2..4], [1_050, 1_050]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_acts_on_jobs_that_take_no_time() {
+    let pool = Pool::new(1).on_attempt(|attempt, run| {
+        assert!(attempt.fault.is_none());
+        if run.stats().successes == 9 {
+            run.pause();
+        }
+    });
+    let mut outcomes = pool.run(0..100_u64, |_, _| async { Ok::<_, Fault>(()) });
+    assert_eq!(for_a_while(&mut outcomes, 100 * MS).await.len(), 10);
+    outcomes.control().resume();
+    assert_eq!(all(outcomes).await.len(), 90);
 }
 
 #[tokio::test(start_paused = true)]

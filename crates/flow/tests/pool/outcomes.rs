@@ -5,7 +5,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tollgate_flow::{Again, Elapsed, Fault, Panicked, Pool};
+use tollgate_flow::fault::Panicked;
+use tollgate_flow::{Again, Elapsed, Fault, Pool};
 
 use crate::support::{Channel, Crowd, MS, Stopwatch, all, for_a_while, nap, positions, sleep_ms};
 
@@ -61,6 +62,23 @@ async fn a_queue_shorter_than_the_concurrency_leaves_no_slot_empty() {
     let watch = Stopwatch::start();
     let outcomes = all(Pool::new(10).queued(1).run([100; 40], work)).await;
     assert_eq!((outcomes.len(), crowd.most(), watch.ms()), (40, 10, 400));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_slots_are_all_used_at_once() {
+    let crowd = Crowd::default();
+    let working = crowd.clone();
+    let work = move |millis, _| {
+        let member = working.join();
+        async move {
+            let result = nap(millis).await;
+            drop(member);
+            result
+        }
+    };
+    let watch = Stopwatch::start();
+    let outcomes = all(Pool::new(1_000).run(vec![100; 3_000], work)).await;
+    assert_eq!((outcomes.len(), crowd.most(), watch.ms()), (3_000, 1_000, 300));
 }
 
 #[tokio::test(start_paused = true)]

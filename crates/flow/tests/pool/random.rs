@@ -6,7 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::Instant;
 use tollgate::{ConcurrencyLimit, Quota};
-use tollgate_flow::{Backoff, Control, Fault, JobContext, Outcome, Pool, Retry};
+use tollgate_flow::pool::JobContext;
+use tollgate_flow::{Backoff, Control, Fault, Outcome, Pool, Retry};
 
 use crate::support::{Crowd, MS, for_a_while, limiter, positions, sleep_ms};
 

@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::{ConcurrencyLimit, Gate, Limiter, TokenBucket, TokioClock, WaitError};
+use tollgate_flow::fault::Panicked;
+use tollgate_flow::pool::{Attempted, JobContext, Observer};
+use tollgate_flow::retry::{Allowance, Setback, Why};
 use tollgate_flow::{
-    AdaptiveLimit, Again, Aimd, Allowance, Attempted, Backoff, Control, Elapsed, Fault, Feedback, Heart,
-    Jitter, JobContext, Observer, Panicked, Pool, RateControl, Retry, RetryBudget, Rhythm, Setback, Time,
-    Why,
+    AdaptiveLimit, Again, Aimd, Backoff, Control, Elapsed, Fault, Feedback, Heart, Jitter, Pool, RateControl,
+    Retry, RetryBudget, Rhythm, Time,
 };
 
 use crate::support::{MS, Stopwatch, all, evenly, for_a_while, limiter, nap, positions, sleep_ms};

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use tollgate_flow::{Backoff, Control, Fault, Jitter, JobContext, Outcome, Outcomes, Pool, Rest, Retry};
+use tollgate_flow::pool::{JobContext, Rest};
+use tollgate_flow::{Backoff, Control, Fault, Jitter, Outcome, Outcomes, Pool, Retry};
 
 use crate::support::{MS, all, evenly, for_a_while, limiter, nap, positions, sleep_ms};
 
@@ -220,6 +221,29 @@ async fn a_drop_in_every_state_leaves_nothing_behind() {
         control.stop();
         assert_eq!(control.stats(), stats);
     }
+}
+
+/// A source that ends the run while it is asked for more.
+struct Quitter(Arc<OnceLock<Control>>);
+
+impl Stream for Quitter {
+    type Item = u64;
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<u64>> {
+        if let Some(control) = self.0.get() {
+            control.drain();
+        }
+        Poll::Pending
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_from_within_the_source_is_heard() {
+    let control = Arc::new(OnceLock::new());
+    let mut run = Pool::new(1).run_stream(Quitter(Arc::clone(&control)), work);
+    control.set(run.control()).unwrap();
+    assert!(for_a_while(&mut run, MS).await.is_empty());
+    assert!(tokio::time::timeout(MS, run.next()).await.expect("it has ended").is_none());
 }
 
 #[tokio::test(start_paused = true)]

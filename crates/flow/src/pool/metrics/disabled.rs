@@ -28,5 +28,7 @@ impl Gauges {
 
     pub(in super::super) fn started(&self, _waited: Duration) {}
 
+    pub(in super::super) fn ended(&self, _has_value: bool) {}
+
     pub(in super::super) fn retried(&self, _fault: &Fault) {}
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, SharedString};
 use tollgate::ConcurrencyLimit;
 
+use crate::fault::Panicked;
 use crate::pool::Pool;
-use crate::{Again, Elapsed, Fault, Panicked};
+use crate::{Again, Elapsed, Fault};
 
 /// Metrics of a pool, by the `metrics` facade and whatever recorder is installed when it runs.
 impl<J> Pool<J> {
@@ -19,6 +20,7 @@ impl<J> Pool<J> {
     /// | `tollgate_pool_in_flight` | gauge | jobs started and not finished |
     /// | `tollgate_pool_queued` | gauge | jobs taken and not started |
     /// | `tollgate_pool_wait_seconds` | histogram | from the source to the first attempt |
+    /// | `tollgate_pool_outcomes_total` | counter | outcomes, by the label `result`: `value`, `fault`; its rate is the pool's |
     /// | `tollgate_pool_retries_total` | counter | attempts after the first, by the label `reason`: `pushback`, `timeout`, `panic`, `fault` |
     /// | `tollgate_pool_concurrency_limit_current` | gauge | how many there may be at once |
     /// | `tollgate_pool_rate_limit_current` | gauge | see [`rate_metric`](Self::rate_metric) |
@@ -91,6 +93,13 @@ impl Gauges {
         }
     }
 
+    pub(in super::super) fn ended(&self, has_value: bool) {
+        if let Some(handles) = &self.handles {
+            let outcomes = if has_value { &handles.values } else { &handles.faults };
+            outcomes.increment(1);
+        }
+    }
+
     pub(in super::super) fn retried(&self, fault: &Fault) {
         if let Some(handles) = &self.handles {
             handles.retries(fault).increment(1);
@@ -124,11 +133,16 @@ struct Handles {
     in_flight: Gauge,
     queued: Gauge,
     waits: Histogram,
+    values: Counter,
+    faults: Counter,
 }
 
 impl Handles {
     fn new(name: SharedString) -> Self {
+        let outcomes = |result: &'static str| metrics::counter!("tollgate_pool_outcomes_total", "pool" => name.clone(), "result" => result);
         Self {
+            values: outcomes("value"),
+            faults: outcomes("fault"),
             in_flight: metrics::gauge!("tollgate_pool_in_flight", "pool" => name.clone()),
             queued: metrics::gauge!("tollgate_pool_queued", "pool" => name.clone()),
             waits: metrics::histogram!("tollgate_pool_wait_seconds", "pool" => name.clone()),

@@ -1,0 +1,264 @@
+//! What must be right about limits whatever format they came in.
+
+use std::collections::HashMap;
+
+use tollgate_core::{Kind, Quota};
+
+use super::{Draft, DraftLimit};
+use crate::condition::Condition;
+use crate::problem::{Problem, Problems};
+use crate::suggest::did_you_mean;
+
+/// Where in the draft each limit is, by its domain and name.
+type Names<'d> = HashMap<(&'d str, &'d str), usize>;
+
+/// More than anybody needs, and few enough that checking them is no work.
+const MOST_RATES: usize = 16;
+pub(crate) const MOST_FIELDS: usize = 64;
+
+/// Everything.
+pub(crate) fn check(draft: &Draft, problems: &mut Problems) {
+    check_names(draft, problems);
+    for limit in &draft.limits {
+        for message in contents(limit) {
+            problems.add(|| Problem::new(&limit.place, format!("limit {:?}: {message}", limit.name)));
+        }
+    }
+}
+
+/// Names, and what refers to them.
+fn check_names(draft: &Draft, problems: &mut Problems) {
+    let mut names = Names::new();
+    for (index, limit) in draft.limits.iter().enumerate() {
+        for (what, name) in [("domain", &limit.domain), ("limit", &limit.name)] {
+            if let Some(message) = name_problem(what, name) {
+                problems.add(|| Problem::new(&limit.place, message));
+            }
+        }
+        if let Some(first) = names.insert((&limit.domain, &limit.name), index) {
+            problems.add(|| {
+                let first = &draft.limits[first].place;
+                Problem::new(
+                    &limit.place,
+                    format!("the limit {:?} is already defined at {first}", limit.name),
+                )
+            });
+        }
+    }
+    for limit in &draft.limits {
+        check_replaces(limit, &names, problems);
+    }
+    check_circles(draft, &names, problems);
+}
+
+/// Names go into metrics and header fields, where nothing else is safe.
+pub(crate) fn name_problem(what: &str, name: &str) -> Option<String> {
+    const LONGEST: usize = 128;
+    let is_safe = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
+    if name.is_empty() {
+        Some(format!("the name of a {what} cannot be empty"))
+    } else if name.len() > LONGEST {
+        Some(format!("the name of a {what} has at most {LONGEST} characters"))
+    } else {
+        let bad = name.chars().find(|c| !is_safe(*c))?;
+        let allowed = "use letters, digits and signs such as - _ . : /";
+        Some(format!("the name of a {what} cannot contain {bad:?}; {allowed}"))
+    }
+}
+
+fn check_replaces(limit: &DraftLimit, names: &Names, problems: &mut Problems) {
+    for other in &limit.replaces {
+        if other.name == limit.name {
+            let message = format!("the limit {:?} cannot replace itself", limit.name);
+            problems.add(|| Problem::new(&other.place, message));
+        } else if !names.contains_key(&(limit.domain.as_str(), other.name.as_str())) {
+            problems.add(|| {
+                let message = format!("there is no limit {:?} in the domain {:?}", other.name, limit.domain);
+                let known = names.keys().filter(|known| known.0 == limit.domain && known.1 != limit.name);
+                let mut known: Vec<&str> = known.map(|known| known.1).collect();
+                known.sort_unstable();
+                Problem::new(&other.place, message).help(did_you_mean(&other.name, known))
+            });
+        }
+    }
+}
+
+/// Limits that replace each other in a circle would all be gone, and nothing would be limited.
+fn check_circles(draft: &Draft, names: &Names, problems: &mut Problems) {
+    let replaced = |limit: &DraftLimit| -> Vec<usize> {
+        let others = limit.replaces.iter().filter(|other| other.name != limit.name);
+        others.filter_map(|other| names.get(&(limit.domain.as_str(), other.name.as_str())).copied()).collect()
+    };
+    let replaces: Vec<Vec<usize>> = draft.limits.iter().map(replaced).collect();
+    for (index, other) in circles(&replaces) {
+        let (limit, other) = (&draft.limits[index], &draft.limits[other]);
+        let message = format!(
+            "the limit {:?} replaces {:?}, which in the end replaces it: none of them would be left",
+            limit.name, other.name
+        );
+        problems.add(|| Problem::new(&limit.place, message));
+    }
+}
+
+/// The edges of a graph that lie on a circle, one for each node on it.
+fn circles(edges: &[Vec<usize>]) -> Vec<(usize, usize)> {
+    // Nodes that nothing leads to, and then those that lead nowhere, are on no circle: what is left, is on or between some.
+    let backwards = {
+        let mut backwards = vec![Vec::new(); edges.len()];
+        edges.iter().enumerate().for_each(|(from, to)| to.iter().for_each(|&to| backwards[to].push(from)));
+        backwards
+    };
+    let (reached, reaching) = (peel(edges), peel(&backwards));
+    let is_left = |node: usize| reached[node] && reaching[node];
+    let nodes = (0..edges.len()).filter(|&node| is_left(node));
+    nodes.filter_map(|node| Some((node, edges[node].iter().copied().find(|&next| is_left(next))?))).collect()
+}
+
+/// Takes away nodes that no remaining edge leads to, until there are none; tells which nodes remain.
+fn peel(edges: &[Vec<usize>]) -> Vec<bool> {
+    let mut incoming = vec![0_usize; edges.len()];
+    edges.iter().flatten().for_each(|&to| incoming[to] += 1);
+    let mut free: Vec<usize> = (0..edges.len()).filter(|&node| incoming[node] == 0).collect();
+    let mut remains = vec![true; edges.len()];
+    while let Some(node) = free.pop() {
+        remains[node] = false;
+        for &next in &edges[node] {
+            incoming[next] -= 1;
+            if incoming[next] == 0 {
+                free.push(next);
+            }
+        }
+    }
+    remains
+}
+
+/// What is wrong with a limit by itself.
+fn contents(limit: &DraftLimit) -> Vec<String> {
+    if limit.conditions.len().max(limit.key.len()) > MOST_FIELDS {
+        return vec![format!("a limit looks at no more than {MOST_FIELDS} fields")];
+    }
+    let rates = std::iter::once(&limit.rates).chain(limit.overrides.iter().map(|other| &other.rates));
+    let mut messages: Vec<String> = rates.filter_map(|rates| rates_problem(rates, limit.kind)).collect();
+    for (at, field) in limit.key.iter().enumerate() {
+        if limit.key[..at].contains(field) {
+            messages.push(format!("the field {field:?} stands twice in the key"));
+        }
+        if limit.conditions.iter().any(|(name, condition)| name == field && *condition == Condition::Absent) {
+            messages.push(format!("the key needs the field {field:?}, which has to be absent"));
+        }
+    }
+    for (at, (field, condition)) in limit.conditions.iter().enumerate() {
+        if *condition == Condition::AnyOf(Vec::new()) {
+            messages.push(format!("no value can pass the condition on the field {field:?}"));
+        }
+        if limit.conditions[..at].iter().any(|(name, _)| name == field) {
+            messages.push(format!("there are two conditions on the field {field:?}"));
+        }
+    }
+    messages
+}
+
+/// What is wrong with rates that belong together.
+pub(crate) fn rates_problem(rates: &[Quota], kind: Kind) -> Option<String> {
+    let has_burst = |rate: &&Quota| !rate.is_unlimited() && rate.burst_size() != rate.count();
+    let twice = rates.iter().enumerate().take(MOST_RATES).find(|(at, rate)| rates[..*at].contains(rate));
+    if rates.is_empty() {
+        Some("expected at least one rate, such as \"10/s\"".to_owned())
+    } else if rates.len() > MOST_RATES {
+        Some(format!("a limit has no more than {MOST_RATES} rates"))
+    } else if rates.len() > 1 && rates.iter().any(Quota::is_unlimited) {
+        Some("\"unlimited\" stands alone: beside another rate it changes nothing".to_owned())
+    } else if let Some((_, rate)) = twice {
+        Some(format!("the rate \"{rate}\" stands there twice"))
+    } else {
+        let useless = rates.iter().find(has_burst).filter(|_| !uses_burst(kind));
+        useless.map(|rate| format!("a {kind} has no burst, but the rate \"{rate}\" asks for one"))
+    }
+}
+
+fn uses_burst(kind: Kind) -> bool {
+    matches!(kind, Kind::TokenBucket | Kind::LeakyBucket | Kind::LeakyQueue)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draft::Reference;
+    use crate::source::Place;
+
+    fn limits(names: &[(&str, &[&str])]) -> Draft {
+        let limit = |(name, replaces): &(&str, &[&str])| {
+            let mut limit = DraftLimit::new(*name, Quota::per_second(1));
+            let reference = |name: &&str| Reference { name: (*name).to_owned(), place: Place::default() };
+            limit.replaces = replaces.iter().map(reference).collect();
+            limit
+        };
+        Draft { limits: names.iter().map(limit).collect() }
+    }
+
+    fn messages(draft: &Draft) -> Vec<String> {
+        let mut problems = Problems::default();
+        check(draft, &mut problems);
+        problems.iter().map(|problem| problem.message.clone()).collect()
+    }
+
+    #[test]
+    fn circles_are_found_and_chains_are_not() {
+        assert_eq!(
+            messages(&limits(&[("a", &["b"]), ("b", &["c"]), ("c", &[]), ("d", &["c", "b"])])),
+            [""; 0]
+        );
+        let circle = |from, to| {
+            format!(
+                "the limit {from:?} replaces {to:?}, which in the end replaces it: none of them would be left"
+            )
+        };
+        // e only leads to the circle, and f only hangs from it.
+        let draft = limits(&[("a", &["b"]), ("b", &["c"]), ("c", &["f", "a"]), ("e", &["a"]), ("f", &[])]);
+        assert_eq!(messages(&draft), [circle("a", "b"), circle("b", "c"), circle("c", "a")]);
+    }
+
+    #[test]
+    fn names_are_fit_for_header_fields_and_metrics() {
+        let message = |name: &str| messages(&limits(&[(name, &[])])).pop().unwrap_or_default();
+        assert_eq!(message("per-ip:/v1.2_x"), "");
+        assert_eq!(message(""), "the name of a limit cannot be empty");
+        assert_eq!(message(&"x".repeat(129)), "the name of a limit has at most 128 characters");
+        for (name, bad) in
+            [("a b", "' '"), ("a\r\n", "'\\r'"), ("é", "'é'"), ("a\"", "'\"'"), ("a\\", "'\\\\'")]
+        {
+            let allowed = "use letters, digits and signs such as - _ . : /";
+            assert_eq!(message(name), format!("the name of a limit cannot contain {bad}; {allowed}"));
+        }
+    }
+
+    #[test]
+    fn one_name_in_two_domains_is_two_limits() {
+        let mut draft = limits(&[("a", &[]), ("a", &[])]);
+        assert_eq!(messages(&draft), ["the limit \"a\" is already defined at nowhere"]);
+        draft.limits[1].domain = "other".to_owned();
+        assert_eq!(messages(&draft), [""; 0]);
+        draft.limits[1].replaces = vec![Reference { name: "b".to_owned(), place: Place::default() }];
+        assert_eq!(messages(&draft), ["there is no limit \"b\" in the domain \"other\""]);
+    }
+
+    #[test]
+    fn what_a_program_made_up_is_checked_too() {
+        let mut draft = limits(&[("a", &[])]);
+        let limit = &mut draft.limits[0];
+        limit.rates = vec![Quota::per_second(1); 17];
+        limit.key = vec!["ip".to_owned(), "ip".to_owned()];
+        limit.conditions =
+            vec![("ip".to_owned(), Condition::Absent), ("ip".to_owned(), Condition::present())];
+        let expected = [
+            "limit \"a\": a limit has no more than 16 rates",
+            "limit \"a\": the key needs the field \"ip\", which has to be absent",
+            "limit \"a\": the field \"ip\" stands twice in the key",
+            "limit \"a\": the key needs the field \"ip\", which has to be absent",
+            "limit \"a\": there are two conditions on the field \"ip\"",
+        ];
+        assert_eq!(messages(&draft), expected);
+        draft.limits[0].key = (0..65).map(|index| index.to_string()).collect();
+        assert_eq!(messages(&draft), ["limit \"a\": a limit looks at no more than 64 fields"]);
+    }
+}

@@ -1,0 +1,60 @@
+//! Finding the limits that apply, without looking at those that cannot.
+//!
+//! A tree. A node holds limits of which certain conditions are known to hold; the root, all of a domain. Each limit of a node
+//! is filed under the one of its remaining conditions that it shares with the fewest others, and goes into the node below,
+//! which is entered only if that condition holds:
+//!
+//! ```text
+//! node ── field of the descriptor ─▶ branch ─┬─ value (hash) ────────────────▶ node
+//!  │                                         ├─ prefix, suffix, network ─────▶ nodes, the longest and those it extends
+//!  └── fields that must be absent ─▶ node    └─ whatever the value ──────────▶ node
+//! ```
+//!
+//! What is asked of a value is filed once for each of its alternatives. A node with few limits is a list: to look at them is
+//! as quick as to look them up. So the work grows with the fields of the descriptor and the limits that apply, not with the
+//! limits that do not; only patterns such as `*x*`, which start and end with a star, are tried one by one wherever their
+//! field is there.
+
+mod build;
+mod longest;
+mod node;
+
+use smallvec::SmallVec;
+
+use crate::limit::Limit;
+pub(crate) use node::Node;
+
+/// A field that some limit of the domain looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FieldId(pub(crate) u32);
+
+/// The fields of a descriptor that some limit looks at.
+#[derive(Debug)]
+pub(crate) struct Asked<'d> {
+    fields: SmallVec<[(FieldId, &'d [u8]); 8]>,
+}
+
+impl<'d> Asked<'d> {
+    /// Of several fields of one name the first counts.
+    pub(crate) fn new(fields: impl IntoIterator<Item = (FieldId, &'d [u8])>) -> Self {
+        let mut asked = Self { fields: SmallVec::new() };
+        for (field, value) in fields {
+            if asked.value(field).is_none() {
+                asked.fields.push((field, value));
+            }
+        }
+        asked
+    }
+
+    pub(crate) fn value(&self, field: FieldId) -> Option<&'d [u8]> {
+        self.fields.iter().find(|(known, _)| *known == field).map(|(_, value)| *value)
+    }
+}
+
+/// A search in progress.
+pub(crate) struct Search<'s, 'd> {
+    pub(crate) asked: &'s Asked<'d>,
+    pub(crate) limits: &'s [Limit],
+    pub(crate) found: &'s mut Vec<u32>,
+    pub(crate) examined: usize,
+}

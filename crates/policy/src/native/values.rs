@@ -1,0 +1,211 @@
+//! Values of each shape, and what to say when they have another.
+
+use std::ops::Range;
+
+use tollgate_core::Quota;
+use toml::de::DeValue;
+
+use super::{Reader, Value, in_order};
+use crate::condition::{Condition, Test};
+use crate::draft::MOST_FIELDS;
+use crate::network;
+use crate::pattern::Pattern;
+use crate::suggest::did_you_mean;
+
+/// A text and where it stands.
+pub(super) type Text = (String, Range<usize>);
+
+impl Reader {
+    pub(super) fn expected(&mut self, value: &Value<'_>, expected: &str, help: Option<String>) {
+        let message = format!("expected {expected}, found {}", found(value.get_ref()));
+        self.problem(value.span(), message, help);
+    }
+
+    pub(super) fn text(&mut self, value: &Value<'_>, expected: &str) -> Option<String> {
+        if let DeValue::String(text) = value.get_ref() {
+            return Some(text.clone().into_owned());
+        }
+        self.expected(value, expected, in_quotes(value.get_ref()));
+        None
+    }
+
+    /// One text, or a list of at least one.
+    pub(super) fn texts(&mut self, value: &Value<'_>, expected: &str) -> Vec<Text> {
+        let DeValue::Array(values) = value.get_ref() else {
+            return self.text(value, expected).map(|text| (text, value.span())).into_iter().collect();
+        };
+        if values.is_empty() {
+            self.problem(value.span(), format!("expected {expected}, found an empty list"), None);
+        }
+        values.iter().filter_map(|value| Some((self.text(value, expected)?, value.span()))).collect()
+    }
+
+    /// Names of fields; none is empty, none stands there twice.
+    pub(super) fn field_names(&mut self, value: &Value<'_>, expected: &str) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        // One more than a limit may have is enough to see that there are too many.
+        for (name, span) in self.texts(value, expected).into_iter().take(MOST_FIELDS + 1) {
+            if name.is_empty() {
+                self.problem(span, "the name of a field cannot be empty", None);
+            } else if names.contains(&name) {
+                self.problem(span, format!("the field {name:?} stands there twice"), None);
+            } else {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// One of a few words.
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        value: &Value<'_>,
+        what: &str,
+        all: &[(&'static str, T)],
+    ) -> Option<T> {
+        let words = || all.iter().map(|(word, _)| *word);
+        let listed = words().collect::<Vec<_>>().join(", ");
+        let text = self.text(value, &format!("{what}, one of {listed}"))?;
+        let chosen = all.iter().find(|(word, _)| *word == text);
+        if chosen.is_none() {
+            let message = format!("unknown {what} {text:?}; expected one of {listed}");
+            self.problem(value.span(), message, did_you_mean(&text, words()));
+        }
+        chosen.map(|(_, choice)| *choice)
+    }
+
+    pub(super) fn whole_number(&mut self, value: &Value<'_>) -> Option<i32> {
+        let DeValue::Integer(number) = value.get_ref() else {
+            self.expected(value, "a whole number", None);
+            return None;
+        };
+        let read = i32::from_str_radix(number.as_str(), number.radix()).ok();
+        if read.is_none() {
+            let range = format!("a whole number from {} to {}", i32::MIN, i32::MAX);
+            self.expected(value, &range, None);
+        }
+        read
+    }
+
+    /// One rate, or a list of them; if one is wrong, none.
+    pub(super) fn quotas(&mut self, value: &Value<'_>) -> Option<Vec<Quota>> {
+        let expected = "a rate such as \"10/s burst 20\", or a list of them";
+        if let DeValue::Integer(number) = value.get_ref() {
+            self.expected(value, expected, Some(format!("did you mean \"{number}/s\"?")));
+            return None;
+        }
+        let texts = self.texts(value, expected);
+        let count = value.get_ref().as_array().map_or(1, |values| values.len().max(1));
+        let rates: Vec<Quota> =
+            texts.into_iter().filter_map(|(text, span)| self.quota(&text, span)).collect();
+        (rates.len() == count).then_some(rates)
+    }
+
+    fn quota(&mut self, text: &str, span: Range<usize>) -> Option<Quota> {
+        let quota = text.parse();
+        quota.map_err(|error: tollgate_core::QuotaError| self.problem(span, error.to_string(), None)).ok()
+    }
+
+    /// What a limit asks of a field.
+    pub(super) fn condition(&mut self, value: &Value<'_>) -> Option<Condition> {
+        const EXPECTED: &str = "a text, a list of texts, or a table with is, like, network or absent";
+        if value.get_ref().is_table() {
+            return self.long_condition(value);
+        }
+        any_of(self.texts(value, EXPECTED).into_iter().map(|(text, _)| Test::value(text)).collect())
+    }
+
+    fn long_condition(&mut self, value: &Value<'_>) -> Option<Condition> {
+        let table = value.get_ref().as_table()?;
+        for (name, _) in in_order(table).iter().filter(|(name, _)| !WORDS.contains(&name.get_ref().as_ref()))
+        {
+            let help = did_you_mean(name.get_ref(), WORDS);
+            let message =
+                format!("unknown condition {:?}; expected one of {}", name.get_ref(), WORDS.join(", "));
+            self.problem(name.span(), message, help);
+        }
+        if table.is_empty() {
+            self.problem(value.span(), format!("expected one of {}", WORDS.join(", ")), None);
+        }
+        let mut tests = Vec::new();
+        if let Some(value) = table.get("is") {
+            tests.extend(
+                self.texts(value, "a text, or a list of texts").into_iter().map(|(text, _)| Test::Is(text)),
+            );
+        }
+        if let Some(value) = table.get("like") {
+            let texts = self.texts(value, "a text with stars, or a list of them");
+            tests.extend(texts.into_iter().map(|(text, _)| Test::Like(Pattern::new(text))));
+        }
+        if let Some(value) = table.get("network") {
+            tests.extend(self.networks(value));
+        }
+        match table.get("absent") {
+            Some(absent) => self.absent(absent, table.len() == 1),
+            None => any_of(tests),
+        }
+    }
+
+    fn networks(&mut self, value: &Value<'_>) -> Vec<Test> {
+        let texts = self.texts(value, "a network such as \"10.0.0.0/8\", or a list of them");
+        let read = |(text, span): Text| match network::parse(&text) {
+            Ok(net) => Some(Test::In(net)),
+            Err((message, help)) => {
+                self.problem(span, message, help);
+                None
+            }
+        };
+        texts.into_iter().filter_map(read).collect()
+    }
+
+    fn absent(&mut self, value: &Value<'_>, is_alone: bool) -> Option<Condition> {
+        if !is_alone {
+            self.problem(
+                value.span(),
+                "absent stands alone: what is not there has no value to look at",
+                None,
+            );
+        }
+        match value.get_ref() {
+            DeValue::Boolean(true) => Some(Condition::Absent),
+            DeValue::Boolean(false) => Some(Condition::present()),
+            _ => {
+                self.expected(value, "true or false", None);
+                None
+            }
+        }
+    }
+}
+
+/// Without any test there is no condition: whatever was wrong has been reported.
+fn any_of(tests: Vec<Test>) -> Option<Condition> {
+    (!tests.is_empty()).then_some(Condition::AnyOf(tests))
+}
+
+/// What a condition in long form may contain.
+pub(super) const WORDS: [&str; 4] = ["is", "like", "network", "absent"];
+
+/// What a value is, in words.
+pub(super) fn found(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) if text.chars().count() > 40 => "a long text".to_owned(),
+        DeValue::String(text) => format!("the text {text:?}"),
+        DeValue::Integer(number) => format!("the number {number}"),
+        DeValue::Float(number) => format!("the number {number}"),
+        DeValue::Boolean(truth) => truth.to_string(),
+        DeValue::Datetime(date) => format!("the date {date}"),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// Numbers and the like are often meant as text.
+fn in_quotes(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_) => None,
+        DeValue::Integer(number) => Some(format!("a text stands in quotes: \"{number}\"")),
+        DeValue::Float(number) => Some(format!("a text stands in quotes: \"{number}\"")),
+        DeValue::Boolean(truth) => Some(format!("a text stands in quotes: \"{truth}\"")),
+        DeValue::Datetime(date) => Some(format!("a text stands in quotes: \"{date}\"")),
+    }
+}
