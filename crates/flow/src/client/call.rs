@@ -73,15 +73,17 @@ impl<W: Wire> Call<W> {
         let mut landed = scope.run(self.attempt(&mut pass, request)).await.map_err(NoAnswer::Ended)?;
         while let Some((request, wait)) = self.next(&landed, began) {
             // What has landed is kept until there is something newer.
-            match scope.run(self.again(&mut pass, request, wait)).await {
-                Ok(Ok(newer)) => landed = newer,
-                Err(Ended::Cancelled) => return Err(NoAnswer::Ended(Ended::Cancelled)),
-                Ok(Err(NoAnswer::Ended(ended))) | Err(ended) => {
-                    self.effort.gave_up = Some(Why::Ended(ended));
-                    break;
+            let why = match scope.run(self.again(&mut pass, request, wait)).await {
+                Ok(Ok(newer)) => {
+                    landed = newer;
+                    continue;
                 }
-                Ok(Err(no_turn)) => return Err(no_turn),
-            }
+                Ok(Err(why)) => why,
+                Err(Ended::Cancelled) => return Err(NoAnswer::Ended(Ended::Cancelled)),
+                Err(ended) => Why::Ended(ended),
+            };
+            self.effort.gave_up = Some(why);
+            break;
         }
         landed.outcome.map(|mut answer| {
             W::extensions_mut(&mut answer).insert(self.effort);
@@ -102,12 +104,15 @@ impl<W: Wire> Call<W> {
         pass: &mut Pass,
         request: W::Request,
         wait: Duration,
-    ) -> Result<Landed<W::Answer>, NoAnswer> {
+    ) -> Result<Landed<W::Answer>, Why> {
         let start = self.route.time.now();
         self.route.time.sleep(wait).await;
         let turn = pass.next(self.scope.left()).await;
         self.waited_since(start);
-        turn.map_err(|error| self.no_turn(error))?;
+        turn.map_err(|error| match self.no_turn(error) {
+            NoAnswer::Ended(ended) => Why::Ended(ended),
+            _ => Why::Budget, // so many wait for another try that there is no place in line
+        })?;
         Ok(self.attempt(pass, request).await)
     }
 

@@ -96,19 +96,34 @@ async fn while_waiting_for_a_slot_nothing_is_held() {
 async fn while_the_inner_service_is_not_ready_the_turn_comes_back() {
     for is_cancelled in [false, true] {
         let polite = manners().rate(slowly()).build();
-        let (unready, server) = (Server::of(&[200]).ready_after_ms(60_000), Server::of(&[200]));
+        let (tired, server) = (Server::of(&[503]).tired_after(0), Server::of(&[200]));
         if is_cancelled {
-            begin_and_cancel(&polite, &unready, 100 * MS).await;
+            begin_and_cancel(&polite, &tired, 100 * MS).await;
         } else {
-            begin_and_drop(&polite, &unready, 100 * MS).await;
+            begin_and_drop(&polite, &tired, 100 * MS).await;
         }
-        assert_nothing_is_held(&polite, &unready);
+        assert_nothing_is_held(&polite, &tired);
         let (client, time) = (polite.layer(server.clone()), Time::tokio());
-        assert!(
-            get(&client).await.is_ok() && get(&client).await.is_ok(),
-            "two at once, as if nothing had been"
-        );
-        assert_eq!((unready.requests(), time.now().as_nanos()), (0, 0));
+        assert!(get(&client).await.is_ok() && get(&client).await.is_ok(), "both turns are there");
+        assert_eq!((tired.requests(), time.now().as_nanos()), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_inner_service_is_not_ready_for_a_retry_its_turn_comes_back() {
+    for is_cancelled in [false, true] {
+        let polite = manners().rate(slowly()).build();
+        let (tired, server) = (Server::of(&[503]).tired_after(1), Server::of(&[200]));
+        // One of the two turns is used at once, and the other taken after 500 ms.
+        if is_cancelled {
+            begin_and_cancel(&polite, &tired, 600 * MS).await;
+        } else {
+            begin_and_drop(&polite, &tired, 600 * MS).await;
+        }
+        assert_nothing_is_held(&polite, &tired);
+        let (client, time) = (polite.layer(server.clone()), Time::tokio());
+        assert!(get(&client).await.is_ok());
+        assert_eq!((tired.requests(), time.now().as_nanos()), (1, 0));
     }
 }
 

@@ -37,6 +37,19 @@ async fn a_deadline_that_passes_in_a_later_attempt_leaves_the_answer_of_the_one_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_retry_whose_turn_comes_too_late_is_not_waited_for() {
+    // Both turns are used; the retry is due after 500 ms, and its turn would come after a second.
+    let server = Server::of(&[200, 503]);
+    let client = client(manners().rate(slowly()).deadline(900 * MS), &server);
+    assert!(get(&client).await.is_ok());
+    let time = Time::tokio();
+    let response = get(&client).await.unwrap();
+    assert_eq!((response.status().as_u16(), time.now().as_nanos()), (503, 500_000_000));
+    let ended = Ended::TooShort { needed: 500 * MS, left: 400 * MS };
+    assert_eq!(effort(&response).gave_up, Some(Why::Ended(ended)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_that_passes_in_the_first_attempt_is_an_error() {
     let server = Server::new(|_, _| silence());
     let time = Time::tokio();

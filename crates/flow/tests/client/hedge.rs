@@ -56,6 +56,16 @@ async fn a_copy_takes_a_slot_and_waits_for_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_copy_does_not_take_the_slot_that_somebody_waits_for() {
+    // The first ends, and gives its slot back, just before the second, which is slow, wants a copy.
+    let server = Server::new(|_, n| status(200).after_ms([100, 1_000, 1_000][n]));
+    let client = client(hedging().concurrency(|time| AdaptiveLimit::new(Fixed::new(2), time)), &server);
+    let (_, slow, waiting) = tokio::join!(biased; get(&client), get(&client), get(&client));
+    assert_eq!((effort(&slow.unwrap()).copies, server.at_ms()), (0, vec![0, 0, 100]));
+    assert_eq!(effort(&waiting.unwrap()).waited, 100 * MS);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_is_for_the_retry_and_does_not_win() {
     let server = Server::of(&[503, 200]);
     let response = get(&client(hedging(), &server)).await.unwrap();

@@ -52,7 +52,8 @@ pub(crate) struct Server {
     time: Time,
     seen: Arc<Mutex<Seen>>,
     rule: Arc<Rule>,
-    unready: Duration,
+    /// How long a clone takes to be ready, once there were so many requests.
+    unready: (usize, Duration),
     readying: Option<Arc<Mutex<Sleep>>>,
 }
 
@@ -67,7 +68,7 @@ impl Server {
     /// Answers the n-th request, from 0, by this rule.
     pub(crate) fn new(rule: impl Fn(&Request<String>, usize) -> Reply + Send + Sync + 'static) -> Self {
         let (time, rule) = (Time::tokio(), Arc::new(rule));
-        Self { time, seen: Arc::default(), rule, unready: Duration::ZERO, readying: None }
+        Self { time, seen: Arc::default(), rule, unready: (0, Duration::ZERO), readying: None }
     }
 
     /// Answers with these statuses, and then with the last of them.
@@ -75,9 +76,9 @@ impl Server {
         Self::new(|_, n| status(codes[n.min(codes.len() - 1)]))
     }
 
-    /// Each clone is ready only after so long.
-    pub(crate) fn ready_after_ms(self, ms: u64) -> Self {
-        Self { unready: Duration::from_millis(ms), ..self }
+    /// After so many requests it takes a minute to be ready for the next.
+    pub(crate) fn tired_after(self, requests: usize) -> Self {
+        Self { unready: (requests, Duration::from_secs(60)), ..self }
     }
 
     /// When the requests came, in milliseconds from the start.
@@ -105,7 +106,9 @@ impl Service<Request<String>> for Server {
     type Future = Pin<Box<dyn Future<Output = io::Result<Response<String>>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let sleep = || Arc::new(Mutex::new(self.time.sleep(self.unready)));
+        let (from, span) = self.unready;
+        let span = if self.requests() >= from { span } else { Duration::ZERO };
+        let sleep = || Arc::new(Mutex::new(self.time.sleep(span)));
         let readying = self.readying.get_or_insert_with(sleep);
         Pin::new(&mut *readying.lock().unwrap()).poll(context).map(Ok)
     }
