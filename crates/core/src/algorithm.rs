@@ -68,6 +68,30 @@ pub trait Algorithm: Clone + fmt::Debug {
     /// capacity twice.
     fn give_back(&self, state: &Self::State, back: GiveBack, now: Tick) -> Option<Self::Change>;
 
+    /// What giving back `amount` changes when there is no receipt of what it was taken by; `None` if nothing comes back.
+    ///
+    /// Nobody can tell then which admission it was, so what comes back is what time would restore first: at most what
+    /// counts at `now`, so that a state never becomes better than a fresh one, and a fresh one stays as it is. What is
+    /// admitted in any span stays within the algorithm's bound plus what was refunded in that span. Where others were
+    /// given their times on top of it, as in a [queue](crate::LeakyBucket::queue), nothing comes back.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate_core::{Algorithm, Ask, Quota, Tick, TokenBucket};
+    ///
+    /// let bucket = TokenBucket::new(Quota::per_second(1).burst(5));
+    /// let mut level = 0;
+    /// assert!(bucket.step(&mut level, Tick::ZERO, Ask::now(3)).is_allowed());
+    /// let change = bucket.refund(&level, 100, Tick::ZERO).unwrap();
+    /// bucket.apply(&mut level, change);
+    /// assert!(!bucket.decide(&level, Tick::ZERO, Ask::now(6)).decision.is_allowed()); // full, and no more than that
+    /// assert_eq!(bucket.refund(&level, 1, Tick::ZERO), None);
+    /// ```
+    fn refund(&self, state: &Self::State, amount: u64, now: Tick) -> Option<Self::Change> {
+        let _ = (state, amount, now);
+        None
+    }
+
     /// How far a change takes the state down, where marks are levels; zero elsewhere.
     fn fall(&self, state: &Self::State, change: &Self::Change) -> u64 {
         let _ = (state, change);

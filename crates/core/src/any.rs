@@ -286,6 +286,12 @@ impl Algorithm for AnyAlgorithm {
         })
     }
 
+    fn refund(&self, state: &AnyState, amount: u64, now: Tick) -> Option<AnyChange> {
+        with_inner!(self, state, |algorithm, state, wrap| {
+            algorithm.refund(state, amount, now).map(|inner| wrap!(Change, inner))
+        })
+    }
+
     fn charge(&self, state: &AnyState, extra: u64, now: Tick) -> Option<AnyChange> {
         with_inner!(self, state, |algorithm, state, wrap| {
             algorithm.charge(state, extra, now).map(|inner| wrap!(Change, inner))

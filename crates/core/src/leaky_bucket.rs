@@ -128,6 +128,12 @@ impl Curve for LeakyBucket {
         level.checked_sub(amount).filter(|_| level == back.claim.mark && amount > 0)
     }
 
+    /// A meter's backlog is that of its last call. Those in a queue were given their times one on top of the other.
+    fn refunded(&self, level: u64, amount: u64, now: Tick) -> Option<u64> {
+        let next = level.saturating_sub(self.unit.saturating_mul(amount)).max(self.floor(now));
+        (next < level && !self.is_queue).then_some(next)
+    }
+
     fn charged(&self, level: u64, extra: u64, now: Tick) -> u64 {
         level.max(self.floor(now)).saturating_add(self.unit.saturating_mul(extra)).min(LAST_LEVEL)
     }

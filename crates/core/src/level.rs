@@ -94,6 +94,13 @@ pub trait Curve: Copy + fmt::Debug + PartialEq {
     /// The level after giving back; `None` if nothing can be.
     fn returned(&self, level: u64, back: GiveBack, now: Tick) -> Option<u64>;
 
+    /// The level after giving back `amount` without a receipt; `None` if nothing comes back.
+    fn refunded(&self, level: u64, amount: u64, now: Tick) -> Option<u64> {
+        // What lies above the floor is what was taken and time has not restored.
+        let next = level.saturating_sub(self.unit().saturating_mul(amount)).max(self.floor(now));
+        (next < level && !self.is_unlimited()).then_some(next)
+    }
+
     /// The level after charging `extra` regardless.
     fn charged(&self, level: u64, extra: u64, now: Tick) -> u64;
 
@@ -230,6 +237,10 @@ impl<C: Curve> Algorithm for C {
 
     fn give_back(&self, level: &u64, back: GiveBack, now: Tick) -> Option<u64> {
         self.returned(*level, back, now)
+    }
+
+    fn refund(&self, level: &u64, amount: u64, now: Tick) -> Option<u64> {
+        self.refunded(*level, amount, now)
     }
 
     fn charge(&self, level: &u64, extra: u64, now: Tick) -> Option<u64> {

@@ -34,6 +34,7 @@ extern crate std;
 
 mod algorithm;
 mod any;
+mod any_level;
 mod ask;
 mod decision;
 mod fixed_window;
@@ -52,6 +53,7 @@ mod windows;
 
 pub use algorithm::{Algorithm, Claim, GiveBack};
 pub use any::{AnyAlgorithm, AnyChange, AnyState, Kind, UnknownKind};
+pub use any_level::AnyLevel;
 pub use ask::Ask;
 pub use decision::{Decision, Step, Verdict};
 pub use fixed_window::FixedWindow;

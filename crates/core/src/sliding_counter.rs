@@ -155,6 +155,17 @@ impl Algorithm for SlidingCounter {
         (next != *counts).then_some(next)
     }
 
+    fn refund(&self, counts: &Counts, amount: u64, now: Tick) -> Option<Counts> {
+        if self.period_ns == 0 {
+            return None;
+        }
+        let (seen, _) = self.seen(counts, now);
+        let of_previous = amount.min(seen.previous);
+        let (previous, left) = (seen.previous - of_previous, amount - of_previous);
+        let next = Counts { previous, current: seen.current.saturating_sub(left), ..seen };
+        (next != seen).then_some(next)
+    }
+
     fn charge(&self, counts: &Counts, extra: u64, now: Tick) -> Option<Counts> {
         if self.period_ns == 0 || extra == 0 {
             return None;

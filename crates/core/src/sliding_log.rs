@@ -73,6 +73,13 @@ pub enum LogChange {
         /// How much comes back.
         amount: u64,
     },
+    /// Something was given back of which nobody knows when it was admitted: the oldest that counts at `now` goes first.
+    RemoveOldest {
+        /// How much comes back.
+        amount: u64,
+        /// When it was given back.
+        now: Tick,
+    },
 }
 
 impl SlidingLog {
@@ -83,6 +90,15 @@ impl SlidingLog {
 
     fn has_left(&self, entry: Entry, now_ns: u64) -> bool {
         now_ns.saturating_sub(entry.at_ns) >= self.period_ns
+    }
+
+    /// Drops what has left the window. Only what has left by `now`: a promise for later may still be taken back.
+    fn forget(&self, log: &mut Log, now: Tick) {
+        while let Some(oldest) = log.entries.front().filter(|oldest| self.has_left(**oldest, now.as_nanos()))
+        {
+            log.total -= u128::from(oldest.cost);
+            log.entries.pop_front();
+        }
     }
 
     fn in_window(&self, log: &Log, now: Tick) -> u64 {
@@ -148,13 +164,7 @@ impl Algorithm for SlidingLog {
     fn apply(&self, log: &mut Log, change: LogChange) {
         match change {
             LogChange::Add { at, cost, now } => {
-                // Only what has left by `now` goes: a promise for later may still be taken back.
-                while let Some(oldest) =
-                    log.entries.front().filter(|oldest| self.has_left(**oldest, now.as_nanos()))
-                {
-                    log.total -= u128::from(oldest.cost);
-                    log.entries.pop_front();
-                }
+                self.forget(log, now);
                 log.total += u128::from(cost);
                 match log.entries.back_mut() {
                     Some(newest) if newest.at_ns == at.as_nanos() => newest.cost += cost,
@@ -171,12 +181,24 @@ impl Algorithm for SlidingLog {
                     }
                 }
             }
+            LogChange::RemoveOldest { mut amount, now } => {
+                self.forget(log, now);
+                while let Some(oldest) = log.entries.front_mut().filter(|_| amount > 0) {
+                    let part = amount.min(oldest.cost);
+                    (amount, oldest.cost) = (amount - part, oldest.cost - part);
+                    log.total -= u128::from(part);
+                    if oldest.cost == 0 {
+                        log.entries.pop_front();
+                    }
+                }
+            }
         }
     }
 
     fn claim(&self, change: &LogChange, cost: u64, act: Tick) -> Claim {
         let at = match change {
             LogChange::Add { at, .. } | LogChange::Remove { at, .. } => *at,
+            LogChange::RemoveOldest { now, .. } => *now,
         };
         // Kept as the mark because a clock that stepped back may put the entry later than the caller's own moment.
         Claim { cost, act, mark: at.as_nanos() }
@@ -188,6 +210,11 @@ impl Algorithm for SlidingLog {
         let amount = back.amount.min(back.claim.cost);
         (amount > 0 && !self.has_left(log.entries[index], now.as_nanos()))
             .then_some(LogChange::Remove { at, amount })
+    }
+
+    fn refund(&self, log: &Log, amount: u64, now: Tick) -> Option<LogChange> {
+        let counts = self.in_window(log, now) > 0 && self.period_ns > 0;
+        (counts && amount > 0).then_some(LogChange::RemoveOldest { amount, now })
     }
 
     fn charge(&self, log: &Log, extra: u64, now: Tick) -> Option<LogChange> {

@@ -52,6 +52,8 @@ pub struct PartsChange {
     part: u64,
     /// Added to that part; taken from it if negative.
     add: i128,
+    /// Whether more than that part holds may be taken, from those after it.
+    spills: bool,
 }
 
 impl SubWindows {
@@ -129,7 +131,7 @@ impl Algorithm for SubWindows {
             let forgotten = part.saturating_add(u64::from(self.parts) + 1).saturating_mul(self.part_ns());
             let remaining = self.count - self.used(state, part) - ask.cost;
             let facts = Facts { remaining, reset_ns: forgotten.saturating_sub(now.as_nanos()) };
-            (PartsChange { part, add: i128::from(ask.cost) }, facts)
+            (PartsChange { part, add: i128::from(ask.cost), spills: false }, facts)
         };
         Step::at(Tick::from_nanos(begin).max(now), now, ask, self.count, after, before)
     }
@@ -142,9 +144,15 @@ impl Algorithm for SubWindows {
         state.counts[length - gone..].fill(0);
         state.newest = state.newest.max(change.part);
         let age = (state.newest - change.part) as usize;
-        if let Some(count) = length.checked_sub(1 + age).map(|index| &mut state.counts[index]) {
-            let next = (i128::from(*count) + change.add).clamp(0, i128::from(u64::MAX));
-            *count = next as u64; // clamped
+        let Some(first) = length.checked_sub(1 + age) else { return };
+        let mut add = change.add;
+        for count in &mut state.counts[first..] {
+            let next = i128::from(*count) + add;
+            *count = next.clamp(0, i128::from(u64::MAX)) as u64; // clamped
+            add = next.min(0);
+            if add == 0 || !change.spills {
+                break;
+            }
         }
     }
 
@@ -159,14 +167,25 @@ impl Algorithm for SubWindows {
         let part = back.claim.mark;
         let amount = back.amount.min(back.claim.cost);
         let counts = self.part_at(now).max(state.newest) - part.min(state.newest) <= u64::from(self.parts);
-        (amount > 0 && counts).then_some(PartsChange { part, add: -i128::from(amount) })
+        (amount > 0 && counts).then_some(PartsChange { part, add: -i128::from(amount), spills: false })
+    }
+
+    fn refund(&self, state: &Parts, amount: u64, now: Tick) -> Option<PartsChange> {
+        if self.period_ns == 0 || amount == 0 {
+            return None;
+        }
+        let part = self.part_at(now).max(state.newest);
+        let oldest = part.saturating_sub(u64::from(self.parts)); // that counts
+        let counts = self.used(state, part) > 0;
+        counts.then_some(PartsChange { part: oldest, add: -i128::from(amount), spills: true })
     }
 
     fn charge(&self, state: &Parts, extra: u64, now: Tick) -> Option<PartsChange> {
         if self.period_ns == 0 || extra == 0 {
             return None;
         }
-        Some(PartsChange { part: self.part_at(now).max(state.newest), add: i128::from(extra) })
+        let part = self.part_at(now).max(state.newest);
+        Some(PartsChange { part, add: i128::from(extra), spills: false })
     }
 
     /// What counts at `now` counts as if it had just happened.

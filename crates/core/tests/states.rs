@@ -59,6 +59,9 @@ fn use_it(algorithm: &AnyAlgorithm, mut state: AnyState, now: Tick, numbers: [u6
     if let Some(change) = algorithm.charge(&state, amount, now) {
         algorithm.apply(&mut state, change);
     }
+    if let Some(change) = algorithm.refund(&state, amount, now) {
+        algorithm.apply(&mut state, change);
+    }
     let _ = algorithm.step(&mut state, now, Ask::whenever(cost));
     let _ = algorithm.step(&mut state, now, Ask::now(1));
 }
@@ -69,7 +72,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read_back(
         algorithm in algorithm(),
-        calls in prop::collection::vec((0..2_000_000_000_u64, 0..4_u64, 0..6_u8), 0..20),
+        calls in prop::collection::vec((0..2_000_000_000_u64, 0..4_u64, 0..7_u8), 0..20),
     ) {
         let (mut state, mut now) = (AnyState::default(), Tick::ZERO);
         for (pause, cost, act) in calls {
@@ -77,6 +80,7 @@ proptest! {
             let change = match act {
                 0 => algorithm.charge(&state, cost, now),
                 1 => algorithm.decide(&state, now, Ask::whenever(cost)).change,
+                6 => algorithm.refund(&state, cost, now),
                 _ => algorithm.decide(&state, now, Ask::now(cost)).change,
             };
             let Some(change) = change else { continue };

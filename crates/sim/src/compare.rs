@@ -57,7 +57,7 @@ pub fn sequence<S: Subject>(kind: Kind, make: impl FnOnce(Quota) -> S, seed: u64
     let calls = rng.u32(10..=40);
     let (mut exact, tolerance_ns) = (oracle::of(kind, quota), oracle::tolerance_ns(kind, quota));
     let mut subject = make(quota);
-    let mut caller = Caller::new(rng, quota);
+    let mut caller = Caller::new(rng, quota).of(&subject);
     for step in 0..calls {
         let (now, ask) = caller.ask();
         let patience_ns = nanos(ask.patience());

@@ -7,6 +7,7 @@ use tollgate_core::{Ask, Quota, Tick};
 
 use crate::Outcome;
 use crate::outcome::nanos;
+use crate::subject::Subject;
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
@@ -103,6 +104,12 @@ impl Caller {
     #[must_use]
     pub fn impatient(self) -> Self {
         Self { patient: false, ..self }
+    }
+
+    /// The same, never ready to wait if `subject` cannot promise anything.
+    #[must_use]
+    pub fn of(self, subject: &dyn Subject) -> Self {
+        if subject.can_promise() { self } else { self.impatient() }
     }
 
     /// The same, no earlier than `now`.

@@ -41,6 +41,16 @@ pub trait Subject {
 
     /// Forgets everything that was admitted.
     fn reset(&mut self);
+
+    /// Whether it can promise a later moment. One that cannot is asked only for what can be had at once.
+    fn can_promise(&self) -> bool {
+        true
+    }
+
+    /// Whether it can go on with another quota. One that cannot is not asked to.
+    fn can_change(&self) -> bool {
+        true
+    }
 }
 
 /// An algorithm with its state and the receipts of what it admitted.

@@ -9,8 +9,8 @@ mod locked;
 use std::fmt;
 
 use tollgate_core::{
-    Algorithm, AnyAlgorithm, Ask, Claim, Decision, FixedWindow, GiveBack, Kind, LeakyBucket, PacedWindow,
-    Quota, Sharded, SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket,
+    Algorithm, AnyAlgorithm, AnyLevel, Ask, Claim, Decision, FixedWindow, GiveBack, Kind, LeakyBucket,
+    PacedWindow, Quota, Sharded, SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket,
 };
 
 pub use any::AnyCell;
@@ -264,6 +264,19 @@ impl Held for AnyAlgorithm {
 
     fn parts(&self) -> u32 {
         AnyAlgorithm::parts(self)
+    }
+}
+
+impl Held for AnyLevel {
+    /// It is for stores of many states, which have no cells.
+    type Cell = LockedCell<Self>;
+
+    fn kind(&self) -> Kind {
+        AnyLevel::kind(self)
+    }
+
+    fn parts(&self) -> u32 {
+        0
     }
 }
 

@@ -4,6 +4,7 @@ mod compose;
 mod limits;
 mod line;
 mod member;
+mod one_of;
 mod permit;
 mod tally;
 mod wait;
@@ -16,9 +17,11 @@ use tollgate_core::{Decision, Tick};
 use crate::clock::{Clock, MonotonicClock};
 use crate::name::Which;
 use crate::sync::give_way;
+pub(crate) use compose::pass_on;
 use line::LineHandle;
 use member::Repeated;
 pub(crate) use member::{Call, Id, Part, Reading, Settling, Share};
+pub(crate) use one_of::OneOf;
 pub(crate) use tally::{Tally, postponed};
 
 pub use compose::{And, Costing};
@@ -159,6 +162,14 @@ impl<M: Member> Gate<M> {
         receipt
             .map(|receipt| self.permit(decision, receipt, self.time_of(&call)))
             .ok_or(GateRefused(decision))
+    }
+
+    /// [`check_n`](Self::check_n), and what each of the limits says: see [`acquire_noting`](Self::acquire_noting).
+    pub(crate) fn check_noting(&self, n: u64, each: &mut Vec<(Which, Decision)>) {
+        let call = self.call(n);
+        if self.try_to_take(&call, Tally::noting(each)).is_none() {
+            let _ = self.take_again(call, Some(each)); // what it says is noted
+        }
     }
 
     /// What [`check`](Self::check) would answer, taking nothing.

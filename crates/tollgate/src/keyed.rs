@@ -40,8 +40,10 @@ use crate::sync::{give_way, lock};
 use crate::wait::{Wait, WaitError};
 pub use builder::KeyedBuilder;
 pub use cap::AtCap;
-pub use member::KeyOf;
+pub(crate) use cap::Pool;
+pub use member::{KeyOf, OwnedKeyOf};
 pub use names::Named;
+pub(crate) use names::{Entry, Sketch};
 pub use observer::{Evicted, Observer};
 pub use reservation::KeyedReservation;
 use reservation::Slot;
@@ -295,11 +297,16 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     fn reserve_ask(&self, key: &K, now: Tick, ask: Ask) -> Result<KeyedReservation<K, A, C>, Refused> {
-        let (decision, slot) = self.take(key, self.tick(now), ask, false);
+        let (print, tick) = (self.store.seed.print(key), self.tick(now));
+        let quick = self.store.shard(print).ask_for_receipt(&self.store.common, print, tick, ask);
+        let (decision, slot) = match quick {
+            Some((decision, receipt)) => (decision, receipt.map_or(Slot::Nothing, Slot::Here)),
+            None => self.take(key, tick, ask, false),
+        };
         if !decision.is_admitted() {
             return Err(Refused(decision));
         }
-        Ok(KeyedReservation::new(self.clone(), self.store.seed.print(key), decision, slot, now))
+        Ok(KeyedReservation::new(self.clone(), print, decision, slot, now))
     }
 
     /// Waits for one of `key`.
@@ -451,6 +458,30 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         if let Some(claim) = claim {
             limiter.shared.give_back(claim, amount, Epoch::ORIGIN, now);
         }
+    }
+
+    /// Gives back `n` of which there is no receipt: see [`Algorithm::refund`](tollgate_core::Algorithm::refund). Nothing comes
+    /// back to a key that somebody waits for.
+    pub(crate) fn refund_at(&self, key: &K, n: u64, now: Tick) {
+        let (print, now) = (self.store.seed.print(key), self.tick(now));
+        let mut shard = self.store.free_shard(print);
+        let comes_back = self.store.own_limiter(&mut shard, print, now).is_none()
+            && shard.refund(&self.store.common, print, n, now);
+        drop(shard);
+        if comes_back {
+            self.store.watchers.tell();
+        }
+    }
+
+    /// The fingerprint of anything, as this store makes them: another store makes others.
+    #[inline]
+    pub(crate) fn fingerprint<T: Hash + ?Sized>(&self, of: &T) -> u64 {
+        self.store.seed.print(of)
+    }
+
+    /// Whether keys may have this quota: not if it would be one of more than `most` that they ever had.
+    pub(crate) fn may_have(&self, quota: Quota, most: u32) -> bool {
+        self.store.common.plans.number_within(quota, most).is_some()
     }
 
     /// Forgets a key: it starts afresh, and what was taken of it can no longer be given back. Whether it was known.
@@ -630,7 +661,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                 let patience =
                     if is_patient { limiter.shared.cell.algorithm().patience() } else { ask.patience() };
                 let (decision, slot) = match limiter.reserve_ask(now, ask.with_patience(patience)) {
-                    Ok(turn) => (turn.decision(), Slot::InLine(turn)),
+                    Ok(turn) => (turn.decision(), Slot::InLine(Box::new(turn))),
                     Err(Refused(decision)) => (decision, Slot::Nothing),
                 };
                 self.store.shard(self.store.seed.print(key)).count_elsewhere(decision.is_admitted());

@@ -18,6 +18,7 @@
 //! - [`Quota`] and the algorithms come from `tollgate-core`; choose one with [`Builder::kind`]. For a state
 //!   that many threads hit at once: [`Builder::sharded`].
 //! - [`ManualClock`] makes tests of hours run in microseconds.
+//! - [`store`]: named limits for any number of keys, decided in this process or in one that many share.
 //! - [`Sometimes`]: a log line now and then.
 //!
 //! # Features
@@ -36,6 +37,7 @@ mod queue;
 mod reservation;
 mod sometimes;
 mod spare;
+pub mod store;
 mod sync;
 mod timer;
 mod wait;
@@ -51,7 +53,7 @@ pub use concurrency::{Acquire, ConcurrencyLimit, OwnedSlot, Slot};
 pub use gate::{And, Costing, Gate, GateDecision, GateRefused, GateWait, Member, OnDrop, Permit};
 pub use keyed::{
     AtCap, Evicted, KeyOf, KeyedBuilder, KeyedLimiter, KeyedReservation, KeyedWait, Named, Observer,
-    SnapshotError, SnapshotProblem, Stats, Sweeper,
+    OwnedKeyOf, SnapshotError, SnapshotProblem, Stats, Sweeper,
 };
 pub use limiter::{Builder, Limiter};
 pub use name::Which;
@@ -59,7 +61,7 @@ pub use reservation::{Refused, Reservation};
 pub use sometimes::Sometimes;
 pub use timer::{ThreadTimer, Timer};
 pub use tollgate_core::{
-    Algorithm, AnyAlgorithm, Ask, Decision, FixedWindow, Kind, LeakyBucket, PacedWindow, Quota, QuotaError,
-    Sharded, SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket, UnknownKind, Verdict,
+    Algorithm, AnyAlgorithm, AnyLevel, Ask, Decision, FixedWindow, Kind, LeakyBucket, PacedWindow, Quota,
+    QuotaError, Sharded, SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket, UnknownKind, Verdict,
 };
 pub use wait::{Wait, WaitError};

@@ -194,6 +194,8 @@ macro_rules! pass_on {
     };
 }
 
+pub(crate) use pass_on;
+
 macro_rules! pass_on_most {
     (|$this:ident| $inner:expr) => {
         pass_on!(|$this| $inner;

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use tollgate_core::{AnyAlgorithm, Kind, Quota};
 
 use super::KeyedLimiter;
-use super::cap::{AtCap, Room};
+use super::cap::{AtCap, Pool, Room};
 use super::hash::Seed;
 use super::line::Lines;
 use super::plans::{Make, Plans};
@@ -54,6 +54,7 @@ struct Options<K: ?Sized> {
     quota_of: Option<QuotaOf<K>>,
     max_keys: u64,
     max_bytes: u64,
+    pool: Option<Arc<Pool>>,
     at_cap: AtCap,
     timer: Option<Arc<dyn Timer>>,
     longest_queue: usize,
@@ -74,6 +75,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             quota_of: None,
             max_keys: u64::MAX,
             max_bytes: u64::MAX,
+            pool: None,
             at_cap: AtCap::default(),
             timer: None,
             longest_queue: LONGEST_QUEUE,
@@ -124,6 +126,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         self.with(|options| options.max_bytes = bytes as u64)
     }
 
+    /// Shares a bound with others.
+    pub(crate) fn pool(self, pool: Arc<Pool>) -> Self {
+        self.with(|options| options.pool = Some(pool))
+    }
+
     /// Wakes those who wait by `timer`.
     pub fn timer(self, timer: impl Timer + 'static) -> Self {
         self.with(|options| options.timer = Some(Arc::new(timer)))
@@ -164,17 +171,20 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
     /// The limiter, on a time of its own.
     pub(super) fn build_with(self, seed: Seed, clock: Shifted<C>) -> KeyedLimiter<K, A, C> {
         let quota = self.quota;
-        let Options { quota_of, max_keys, max_bytes, at_cap, timer, longest_queue, name, watch } =
+        let Options { quota_of, max_keys, max_bytes, pool, at_cap, timer, longest_queue, name, watch } =
             self.options;
+        let bits = match &pool {
+            Some(pool) => shard_bits(pool.most_keys(), pool.most_bytes()),
+            None => shard_bits(max_keys, max_bytes),
+        };
         let (algorithm, watch) = ((self.make)(quota), watch.if_any());
         let common = Common {
             plans: Plans::new(self.make),
             by_key: quota_of.is_some(),
             is_watched: watch.is_some(),
-            room: Room::new(max_keys, max_bytes),
+            room: Room::new(max_keys, max_bytes).within(pool),
             at_cap,
         };
-        let bits = shard_bits(max_keys, max_bytes);
         let store = Store {
             seed,
             shards: (0..1 << bits).map(|_| Padded(Light::new(Shard::new(&common, quota)))).collect(),
@@ -198,7 +208,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
 impl<K: ?Sized> Clone for Options<K> {
     fn clone(&self) -> Self {
         let (quota_of, timer, watch) = (self.quota_of.clone(), self.timer.clone(), Arc::clone(&self.watch));
-        Self { quota_of, timer, watch, ..*self }
+        Self { quota_of, timer, watch, pool: self.pool.clone(), ..*self }
     }
 }
 

@@ -3,6 +3,7 @@
 //! A gate takes several states in hand before it changes any of them (see `gate/member.rs`). A key that is in hand is noted
 //! in its shard; whoever else wants it waits, and whoever wants another key of the shard goes the long way meanwhile.
 
+use std::borrow::Borrow;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::task::Waker;
@@ -14,7 +15,9 @@ use super::shard::{Drawn, Receipt};
 use super::{AtCap, KeyedLimiter, OwnLimiter};
 use crate::cell::Held;
 use crate::clock::Clock;
-use crate::gate::{And, Call, Costing, Gate, Id, Member, Part, Reading, Settling, Share, Tally, postponed};
+use crate::gate::{
+    And, Call, Costing, Gate, Id, Member, Part, Reading, Settling, Share, Tally, pass_on, postponed,
+};
 use crate::name::Which;
 use crate::sync::lock;
 use crate::timer::Timer;
@@ -282,6 +285,76 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
     }
 }
 
+/// The limit of one key, as a member of a [`Gate`] that borrows nothing: see [`KeyedLimiter::owned_key`].
+pub struct OwnedKeyOf<Q, K: ?Sized, A: Held, C: Clock> {
+    limiter: KeyedLimiter<K, A, C>,
+    key: Q,
+    print: u64,
+}
+
+impl<Q: Borrow<K>, K: Hash + ?Sized, A: Held, C: Clock> OwnedKeyOf<Q, K, A, C> {
+    /// This limit and another, which admit together or not at all: see [`Gate`].
+    pub fn and<M: Member>(self, other: M) -> Gate<And<Self, M>>
+    where
+        Q: Clone,
+    {
+        Gate::new(And::new(self, other))
+    }
+
+    /// This limit, of which a [`Gate`] takes `cost` whatever else it is asked for.
+    pub fn costing(self, cost: u64) -> Costing<Self> {
+        Costing::new(self, cost)
+    }
+
+    fn borrowed(&self) -> KeyOf<'_, K, A, C> {
+        KeyOf { limiter: &self.limiter, key: self.key.borrow(), print: self.print }
+    }
+}
+
+impl<Q: Clone, K: ?Sized, A: Held, C: Clock> Clone for OwnedKeyOf<Q, K, A, C> {
+    fn clone(&self) -> Self {
+        Self { limiter: self.limiter.clone(), key: self.key.clone(), print: self.print }
+    }
+}
+
+impl<Q, K: ?Sized, A: Held, C: Clock> std::fmt::Debug for OwnedKeyOf<Q, K, A, C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OwnedKeyOf").field("limiter", &self.limiter).finish_non_exhaustive()
+    }
+}
+
+impl<Q: Borrow<K> + Clone, K: Hash + ?Sized, A: Held, C: Clock> Part for OwnedKeyOf<Q, K, A, C> {
+    type Plan = Either<KeyPlan<A>, LimiterPlan<A, C>>;
+    type Receipt = Either<KeyReceipt, LimiterReceipt<A, C>>;
+    type Quick = std::convert::Infallible;
+    type Sketch = (A, A::State);
+
+    fn reading(&self) -> Option<Reading<'_>> {
+        Some(Reading::of(self.limiter.clock()))
+    }
+
+    pass_on!(|this| this.borrowed();
+        len() -> usize;
+        prepare(call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Self::Plan;
+        hold(plan: &Self::Plan) -> bool;
+        let_go(plan: &Self::Plan);
+        commit(plan: Self::Plan) -> Self::Receipt;
+        quick(call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Option<Self::Quick>;
+        quick_hold(quick: &Self::Quick) -> bool;
+        quick_let_go(quick: &Self::Quick);
+        quick_commit(quick: &Self::Quick);
+        promised();
+        settle(receipt: Self::Receipt, how: &mut Settling<'_>);
+        sketch() -> Self::Sketch;
+        foresee(sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>);
+        visit(share: Share, see: &mut dyn FnMut(Id, Share));
+        watch(waker: &Waker);
+        unwatch(waker: &Waker);
+        timer() -> Option<Arc<dyn Timer>>;
+        is_closed() -> bool;
+    );
+}
+
 impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// The limit of one key, as a member of a [`Gate`]. Where there is no room for a new key it is refused there, with
     /// [`AtCap::Share`] too.
@@ -300,6 +373,24 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// ```
     pub fn key<'a>(&'a self, key: &'a K) -> KeyOf<'a, K, A, C> {
         KeyOf::new(self, key)
+    }
+
+    /// [`key`](Self::key), for gates and permits that outlive the borrow: in a future, in another thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gate, GateRefused, KeyedLimiter, Quota};
+    ///
+    /// let tokens = KeyedLimiter::<str>::new(Quota::per_hour(3_600).burst(1_000));
+    /// let permit = Gate::new(tokens.owned_key("alice".to_owned())).acquire_n(400)?;
+    /// let ended = std::thread::spawn(move || permit.settle(150));
+    /// ended.join().unwrap();
+    /// assert_eq!(tokens.peek_n("alice", 0).remaining(), 850);
+    /// # Ok::<(), GateRefused>(())
+    /// ```
+    pub fn owned_key<Q: Borrow<K>>(&self, key: Q) -> OwnedKeyOf<Q, K, A, C> {
+        let print = self.store.seed.print(key.borrow());
+        OwnedKeyOf { limiter: self.clone(), key, print }
     }
 
     /// The limiter that a key has of its own while somebody waits for it.

@@ -39,8 +39,8 @@ pub struct Named {
 /// Both sketches of a limiter.
 pub(crate) struct Names<K: ?Sized> {
     name_of: Box<dyn Fn(&K) -> String + Send + Sync>,
-    calls: Sketch,
-    denials: Sketch,
+    calls: Sketch<String>,
+    denials: Sketch<String>,
 }
 
 impl<K: ?Sized> Names<K> {
@@ -73,17 +73,17 @@ fn cut(mut name: String) -> String {
 }
 
 /// Remembers who came most often.
-struct Sketch {
-    tables: [Mutex<Table>; 1 << TABLE_BITS],
+pub(crate) struct Sketch<N> {
+    tables: [Mutex<Table<N>>; 1 << TABLE_BITS],
 }
 
-impl Sketch {
-    fn new(capacity: usize) -> Self {
+impl<N: Clone + Ord> Sketch<N> {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self { tables: std::array::from_fn(|_| Mutex::new(Table::new(capacity))) }
     }
 
     /// Counts one more; `name` is called if it is not in the table, and not under the lock.
-    fn count(&self, print: u64, name: impl FnOnce() -> String) {
+    pub(crate) fn count(&self, print: u64, name: impl FnOnce() -> N) {
         let table = &self.tables[(print >> (u64::BITS - TABLE_BITS)) as usize];
         let is_known = lock(table).count_known(print);
         if !is_known {
@@ -93,38 +93,42 @@ impl Sketch {
     }
 
     /// The first `n`, largest first.
-    fn most(&self, n: usize) -> Vec<Named> {
-        let mut all: Vec<Named> = Vec::new();
+    pub(crate) fn most(&self, n: usize) -> Vec<Entry<N>> {
+        let mut all = Vec::new();
         for table in &self.tables {
-            all.extend(lock(table).entries.iter().take(n).map(Entry::named));
+            all.extend(lock(table).entries.iter().take(n).cloned());
         }
-        all.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.name.cmp(&other.name)));
+        all.sort_by(|one: &Entry<N>, other| {
+            other.count.cmp(&one.count).then_with(|| one.name.cmp(&other.name))
+        });
         all.truncate(n);
         all
     }
 }
 
 /// Entries, largest first, and where each fingerprint's is.
-struct Table {
-    entries: Vec<Entry>,
+struct Table<N> {
+    entries: Vec<Entry<N>>,
     places: HashMap<u64, usize>,
     capacity: usize,
 }
 
-struct Entry {
+/// Somebody who came often, as in [`Named`].
+#[derive(Clone)]
+pub(crate) struct Entry<N> {
     print: u64,
-    count: u64,
-    error: u64,
-    name: String,
+    pub(crate) count: u64,
+    pub(crate) error: u64,
+    pub(crate) name: N,
 }
 
-impl Entry {
-    fn named(&self) -> Named {
-        Named { name: self.name.clone(), count: self.count, error: self.error }
+impl From<Entry<String>> for Named {
+    fn from(Entry { name, count, error, .. }: Entry<String>) -> Self {
+        Self { name, count, error }
     }
 }
 
-impl Table {
+impl<N> Table<N> {
     fn new(capacity: usize) -> Self {
         Self { entries: Vec::new(), places: HashMap::new(), capacity: capacity.max(1) }
     }
@@ -139,7 +143,7 @@ impl Table {
     }
 
     /// Counts one more, putting it in if it is not there.
-    fn count(&mut self, print: u64, name: String) {
+    fn count(&mut self, print: u64, name: N) {
         if self.count_known(print) {
             return; // somebody else put it in meanwhile
         }
@@ -166,6 +170,10 @@ impl Table {
             }
         }
     }
+}
+
+fn named(sketch: &Sketch<String>, n: usize) -> Vec<Named> {
+    sketch.most(n).into_iter().map(Named::from).collect()
 }
 
 impl<K: ?Sized, A, C> KeyedBuilder<K, A, C> {
@@ -212,7 +220,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// assert_eq!(names, ["7", "8"]);
     /// ```
     pub fn busiest(&self, n: usize) -> Vec<Named> {
-        self.names().map_or_else(Vec::new, |names| names.calls.most(n))
+        self.names().map_or_else(Vec::new, |names| named(&names.calls, n))
     }
 
     /// The `n` keys that were denied most often since the limiter was made, largest first; empty without
@@ -229,7 +237,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// assert_eq!((denied.len(), denied[0].name.as_str(), denied[0].count), (1, "7", 1));
     /// ```
     pub fn most_denied(&self, n: usize) -> Vec<Named> {
-        self.names().map_or_else(Vec::new, |names| names.denials.most(n))
+        self.names().map_or_else(Vec::new, |names| named(&names.denials, n))
     }
 
     fn names(&self) -> Option<&Names<K>> {

@@ -41,17 +41,26 @@ impl<A> Plans<A> {
 
     /// The number of the plan with this quota, from one on.
     pub(crate) fn number(&self, quota: Quota) -> u32 {
+        // A plan takes more than a hundred bytes: memory ends before the numbers do.
+        self.number_within(quota, u32::MAX).expect("there are not so many")
+    }
+
+    /// The number of the plan with this quota; `None` if it would be a new one and there are `most` already.
+    pub(crate) fn number_within(&self, quota: Quota, most: u32) -> Option<u32> {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(number) = numbers.get(&quota) {
-            return *number;
+            return Some(*number);
         }
-        let number = numbers.len() as u32 + 1; // a plan takes more than a hundred bytes: memory ends before the numbers do
+        let number = numbers.len() as u32 + 1;
+        if number > most {
+            return None;
+        }
         let (block, index) = place(number);
         let size = (FIRST as usize) << block;
         let block = self.blocks[block].get_or_init(|| (0..size).map(|_| OnceLock::new()).collect());
         block[index].get_or_init(|| Plan { quota, algorithm: self.make(quota) });
         numbers.insert(quota, number);
-        number
+        Some(number)
     }
 
     /// The plan with this number, which [`number`](Self::number) gave out.

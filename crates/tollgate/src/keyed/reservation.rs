@@ -43,8 +43,8 @@ pub(super) enum Slot<A: Held, C: Clock> {
     Nothing,
     /// From the key's state in the table.
     Here(Receipt),
-    /// From the limiter that the key had of its own.
-    InLine(Reservation<A, Shifted<C>>),
+    /// From the limiter that the key had of its own. In a box, because it is large and rare.
+    InLine(Box<Reservation<A, Shifted<C>>>),
 }
 
 impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
@@ -64,7 +64,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
         turn: Reservation<A, Shifted<C>>,
     ) -> Self {
         let (decision, act) = (turn.decision(), limiter.store.clock.reading(turn.act_time()));
-        Self { limiter, print, decision, slot: Slot::InLine(turn), act }
+        Self { limiter, print, decision, slot: Slot::InLine(Box::new(turn)), act }
     }
 
     /// The decision that granted it.

@@ -207,6 +207,32 @@ impl<A: Algorithm> Shard<A> {
         Some(answer)
     }
 
+    /// [`ask`](Self::ask) by the algorithm's own decision, and makes out a receipt if something was taken.
+    #[inline]
+    pub(crate) fn ask_for_receipt(
+        &mut self,
+        common: &Common<A>,
+        print: u64,
+        now: Tick,
+        ask: Ask,
+    ) -> Option<(Decision, Option<Receipt>)> {
+        if self.takes_detour {
+            return None;
+        }
+        let number = self.segment_of(print);
+        let (state, plan) = self.segments[number].get_mut(print, common.by_key)?;
+        let algorithm = algorithm_of(&self.algorithm, common, plan);
+        let step = algorithm.decide(state, now, ask);
+        let receipt = step.change.map(|change| {
+            let claim = algorithm.claim(&change, ask.cost(), now + step.decision.delay());
+            algorithm.apply(state, change);
+            let account = account(self.accounts.as_deref(), print);
+            Receipt { claim, plan, account, generation: self.generation }
+        });
+        self.count(common, now, step.decision.is_admitted());
+        Some((step.decision, receipt))
+    }
+
     /// Counts a question that was answered elsewhere.
     pub(crate) fn count_elsewhere(&mut self, admitted: bool) {
         self.counts.calls += 1;

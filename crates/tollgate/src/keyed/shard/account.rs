@@ -53,6 +53,21 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
+    /// Gives back `amount` of which there is no receipt; whether anything came back.
+    pub(crate) fn refund(&mut self, common: &Common<A>, print: u64, amount: u64, now: Tick) -> bool {
+        let number = self.up_to_date(print);
+        let Some(place) = self.segments[number].find(print) else { return false };
+        let segment = &mut self.segments[number];
+        let algorithm = algorithm_of(&self.algorithm, common, segment.plan(place));
+        let state = segment.state_mut(place);
+        let Some(change) = algorithm.refund(state, amount, now) else { return false };
+        let fall = algorithm.fall(state, &change);
+        algorithm.apply(state, change);
+        segment.none_idle_before = Tick::ZERO;
+        self.fell(common, print, fall);
+        true
+    }
+
     /// What a claim is worth by now.
     pub(crate) fn worth(&self, common: &Common<A>, print: u64, receipt: Receipt, plan: u32) -> Option<Claim> {
         let account = account(self.accounts.as_deref(), print);

@@ -24,6 +24,9 @@ impl<A: Algorithm> Shard<A> {
     pub(super) fn make_room(&mut self, common: &Common<A>, number: usize, now: Tick) -> Result<(), Full> {
         if !common.room.has_key() {
             self.evict(common, number, now)?;
+            if common.room.is_over() {
+                let _ = self.evict(common, number, now); // there is room already: this is for others
+            }
         }
         if !self.segments[number].is_full() {
             return Ok(());

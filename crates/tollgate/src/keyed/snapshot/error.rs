@@ -29,7 +29,7 @@ pub struct SnapshotError {
 }
 
 impl SnapshotError {
-    pub(super) fn new(path: &Path, problem: SnapshotProblem) -> Self {
+    pub(crate) fn new(path: &Path, problem: SnapshotProblem) -> Self {
         Self { path: path.to_path_buf(), problem }
     }
 

@@ -1,0 +1,306 @@
+//! The store in this process.
+//!
+//! All limits with the same algorithm share one keyed limiter, the *table*. What a table calls a key is an [`Owner`]: a
+//! fingerprint of the rule, the number of one of its quotas, and the caller's key. So a limit takes no memory before somebody
+//! hits it, ten thousand of them cost no more than ten, one bound on memory serves all, and there is no list of limits that
+//! could disagree with the rules: the rule is part of the key.
+//!
+//! One hit on one quota is a plain check of its table. Several go through a gate.
+
+mod builder;
+mod callers;
+mod draft;
+mod permit;
+mod saved;
+mod table;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Decision, Quota};
+
+use super::{Answer, Busy, Hit, Mode, Rule, Store, StoreError, Top, Usage};
+use crate::clock::{Clock, DefaultClock};
+use crate::keyed::{Pool, Sweeper};
+use crate::sync::{Mutex, lock};
+pub use builder::MemoryStoreBuilder;
+use builder::Options;
+use callers::Callers;
+use draft::{Asked, Draft};
+pub use permit::MemoryPermit;
+pub use saved::Restored;
+use table::{Owner, Sort, Table};
+
+/// The [`Store`] in this process: every key in some thirty bytes, whatever its length and however many limits there are.
+///
+/// A single hit on a limit with one quota costs little more than [`KeyedLimiter::check`](crate::KeyedLimiter::check).
+/// Clones share one state. All its futures are [`Ready`]: outside of async code, take what is
+/// [inside](Ready::into_inner).
+///
+/// A [leaky queue](crate::Kind::LeakyQueue) delays a hit that comes alone on a limit with one quota; together with others it
+/// decides as a meter does, as in a [`Gate`](crate::Gate).
+///
+/// # Examples
+/// ```
+/// use tollgate::Quota;
+/// use tollgate::store::{Hit, MemoryStore, Mode, Rule, Store, StoreError};
+///
+/// let store = MemoryStore::new();
+/// let tokens = store.open(&Rule::new("llm", "tokens", Quota::per_hour(3_600).burst(1_000)));
+/// let requests = store.open(&Rule::new("llm", "requests", Quota::per_hour(60)));
+///
+/// let hits = [Hit::new(&requests, b"alice"), Hit::new(&tokens, b"alice").costing(800)];
+/// let (answer, permit) = store.acquire(&hits).into_inner()?;
+/// assert!(answer.is_admitted());
+/// assert!(!store.decide(Mode::Take, &hits).into_inner()?.is_admitted()); // not enough tokens: no request is counted
+///
+/// // It used 300 of them:
+/// store.settle(permit.unwrap(), &[1, 300]).into_inner()?;
+/// let left = store.decide(Mode::Peek, &[hits[0].costing(0), hits[1].costing(0)]).into_inner()?;
+/// assert_eq!(left.each().iter().map(|said| said.decision.remaining()).collect::<Vec<_>>(), [59, 700]);
+/// # Ok::<(), StoreError>(())
+/// ```
+pub struct MemoryStore<C: Clock = DefaultClock> {
+    shared: Arc<Shared<C>>,
+}
+
+/// What all clones share.
+struct Shared<C: Clock> {
+    clock: C,
+    options: Options,
+    pool: Option<Arc<Pool>>,
+    tables: Mutex<HashMap<Sort, Kept<C>>>,
+    callers: Option<Callers>,
+}
+
+/// A table, and the thread that sweeps it.
+struct Kept<C: Clock> {
+    table: Table<C>,
+    _sweeper: Option<Sweeper>,
+}
+
+/// A limit that a [`MemoryStore`] opened.
+pub struct MemoryLimit<C: Clock = DefaultClock> {
+    opened: Arc<Opened<C>>,
+}
+
+struct Opened<C: Clock> {
+    rule: Rule,
+    table: Table<C>,
+    /// One for each quota; none if there are [too many quotas](MemoryStoreBuilder::max_quotas) already.
+    tiers: Box<[Tier]>,
+}
+
+/// One quota of a limit.
+#[derive(Clone, Copy)]
+struct Tier {
+    /// Tells its keys from those of others.
+    salt: u64,
+    quota: Quota,
+    /// How long a hit that comes alone may be delayed.
+    patience: Duration,
+}
+
+impl<C: Clock> Opened<C> {
+    /// What the table calls a key.
+    #[inline]
+    fn owner(&self, tier: &Tier, key: &[u8]) -> Owner {
+        Owner { print: self.table.fingerprint(&(tier.salt, key)), quota: tier.quota }
+    }
+}
+
+impl MemoryStore {
+    /// A store without bounds, on the default clock.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// A store with other than the usual clock, or with bounds.
+    pub fn builder() -> MemoryStoreBuilder<DefaultClock> {
+        MemoryStoreBuilder::new(DefaultClock::new())
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<C: Clock> MemoryStore<C> {
+    /// The clock.
+    pub fn clock(&self) -> &C {
+        &self.shared.clock
+    }
+
+    /// Drops what is idle, all at once but holding nothing for long. Not needed: calls do it by the way, and
+    /// [a thread](MemoryStoreBuilder::sweep_every) if there is one.
+    pub fn sweep(&self) {
+        for (_, table) in self.tables() {
+            table.sweep();
+        }
+    }
+
+    /// All tables there are.
+    fn tables(&self) -> Vec<(Sort, Table<C>)> {
+        lock(&self.shared.tables).iter().map(|(sort, kept)| (*sort, kept.table.clone())).collect()
+    }
+
+    /// The table of an algorithm, made when it is first needed.
+    fn table(&self, sort: Sort) -> Table<C> {
+        let Shared { clock, options, pool, tables, .. } = &*self.shared;
+        let mut tables = lock(tables);
+        tables
+            .entry(sort)
+            .or_insert_with(|| Kept::new(options, Table::new(sort, options, pool.as_ref(), clock)))
+            .table
+            .clone()
+    }
+
+    /// Remembers who asked, if names are kept.
+    #[inline]
+    fn note(&self, hits: &[Hit<'_, MemoryLimit<C>>], answer: &Answer) {
+        if let Some(callers) = &self.shared.callers {
+            for (index, hit) in hits.iter().enumerate() {
+                let is_denied = answer.of_hit(index).iter().any(|said| !said.decision.is_admitted());
+                callers.count(hit.limit, hit.key, is_denied);
+            }
+        }
+    }
+
+    #[inline]
+    fn decide_now(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>]) -> Result<Answer, StoreError> {
+        let answer = match Asked::alone(hits) {
+            Some(asked) => Answer::one(asked.cost, asked.act(mode, self.clock().now(), true)),
+            None => self.decide_several(mode, hits)?,
+        };
+        if matches!(mode, Mode::Take | Mode::Count) {
+            self.note(hits, &answer);
+        }
+        Ok(answer)
+    }
+
+    #[inline(never)]
+    fn decide_several(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>]) -> Result<Answer, StoreError> {
+        // What counts by itself is not added up with others first.
+        let draft = Draft::of(hits, mode != Mode::Count)?;
+        if mode == Mode::Take {
+            return Ok(draft.take());
+        }
+        let now = self.clock().now();
+        let decisions: Vec<Decision> = draft.tiers.iter().map(|asked| asked.act(mode, now, false)).collect();
+        Ok(draft.answer(|tier| decisions[tier]))
+    }
+
+    fn acquire_now(
+        &self,
+        hits: &[Hit<'_, MemoryLimit<C>>],
+    ) -> Result<(Answer, Option<MemoryPermit<C>>), StoreError> {
+        let (answer, permit) = match Asked::alone(hits).filter(|asked| asked.cost > 0) {
+            Some(asked) => asked.acquire(),
+            None => Draft::of(hits, true)?.acquire(), // where what cost nothing can be settled, too
+        };
+        self.note(hits, &answer);
+        Ok((answer, permit))
+    }
+
+    fn usage_now(&self) -> Usage {
+        let mut usage = Usage { keys: Some(0), bytes: Some(0), ..Usage::default() };
+        for (_, table) in self.tables() {
+            let (keys, bytes, stats) = table.numbers();
+            usage.keys = usage.keys.map(|sum| sum + keys as u64);
+            usage.bytes = usage.bytes.map(|sum| sum + bytes as u64);
+            usage.evicted += stats.evicted;
+            usage.refused += stats.refused;
+        }
+        usage
+    }
+}
+
+#[allow(refining_impl_trait_reachable, reason = "whoever knows that it is in process need not await")]
+impl<C: Clock> Store for MemoryStore<C> {
+    type Limit = MemoryLimit<C>;
+    type Permit = MemoryPermit<C>;
+
+    fn open(&self, rule: &Rule) -> MemoryLimit<C> {
+        let table = self.table(Sort::of(rule));
+        let most = self.shared.options.max_quotas;
+        let has_room = rule.quotas().iter().all(|quota| table.may_have(*quota, most));
+        let quotas = if has_room { rule.quotas() } else { &[] };
+        let tier = |(index, quota): (usize, &Quota)| Tier {
+            salt: table.fingerprint(&rule.identity(index)),
+            quota: *quota,
+            patience: rule.patience(*quota),
+        };
+        let tiers = quotas.iter().enumerate().map(tier).collect();
+        MemoryLimit { opened: Arc::new(Opened { rule: rule.clone(), table, tiers }) }
+    }
+
+    #[inline]
+    fn decide(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>]) -> Ready<Result<Answer, StoreError>> {
+        ready(self.decide_now(mode, hits))
+    }
+
+    fn acquire(
+        &self,
+        hits: &[Hit<'_, MemoryLimit<C>>],
+    ) -> Ready<Result<(Answer, Option<MemoryPermit<C>>), StoreError>> {
+        ready(self.acquire_now(hits))
+    }
+
+    fn settle(&self, permit: MemoryPermit<C>, actual: &[u64]) -> Ready<Result<(), StoreError>> {
+        permit.settle(actual);
+        ready(Ok(()))
+    }
+
+    fn reset(&self, limit: &MemoryLimit<C>, key: &[u8]) -> Ready<Result<bool, StoreError>> {
+        let opened = &*limit.opened;
+        let mut was_known = false;
+        for tier in &opened.tiers {
+            was_known |= opened.table.reset(&opened.owner(tier, key));
+        }
+        ready(Ok(was_known))
+    }
+
+    fn usage(&self) -> Ready<Result<Usage, StoreError>> {
+        ready(Ok(self.usage_now()))
+    }
+
+    fn busiest(&self, top: Top, n: usize) -> Ready<Result<Vec<Busy>, StoreError>> {
+        ready(Ok(self.shared.callers.as_ref().map_or_else(Vec::new, |callers| callers.most(top, n))))
+    }
+}
+
+impl<C: Clock> AsRef<Rule> for MemoryLimit<C> {
+    fn as_ref(&self) -> &Rule {
+        &self.opened.rule
+    }
+}
+
+impl<C: Clock> Clone for MemoryLimit<C> {
+    fn clone(&self) -> Self {
+        Self { opened: Arc::clone(&self.opened) }
+    }
+}
+
+impl<C: Clock> fmt::Debug for MemoryLimit<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemoryLimit").field(&self.opened.rule).finish()
+    }
+}
+
+impl<C: Clock> Clone for MemoryStore<C> {
+    /// Another handle on the same state.
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<C: Clock> fmt::Debug for MemoryStore<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("usage", &self.usage_now()).finish_non_exhaustive()
+    }
+}

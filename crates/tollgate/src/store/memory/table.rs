@@ -1,0 +1,244 @@
+//! All keys of all limits with one algorithm.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{AnyAlgorithm, AnyLevel, Decision, Kind, Quota, SubWindows, Tick};
+
+use super::builder::Options;
+use super::permit::Taken;
+use crate::cell::Held;
+use crate::clock::Clock;
+use crate::gate::{Costing, OneOf};
+use crate::keyed::{KeyOf, KeyedBuilder, KeyedLimiter, OwnedKeyOf, Pool, SnapshotError, Stats, Sweeper};
+use crate::reservation::Refused;
+use crate::store::Rule;
+
+/// What a table calls a key: a fingerprint of the rule, the number of the quota and the caller's key; and that quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) print: u64,
+    pub(super) quota: Quota,
+}
+
+impl Hash for Owner {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.print.hash(state); // which stands for the quota too
+    }
+}
+
+/// Which table: an algorithm, and for sub-windows how many parts they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Sort {
+    kind: Kind,
+    parts: u32,
+}
+
+impl Sort {
+    pub(super) fn of(rule: &Rule) -> Self {
+        Self { kind: rule.kind(), parts: rule.parts() }
+    }
+
+    /// The one that [`Display`](fmt::Display) wrote.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let prefix = format!("{}-", Kind::SubWindows);
+        if let Some(parts) = text.strip_prefix(&prefix) {
+            let parts = parts.parse().ok().filter(|parts| (1..=1_000).contains(parts))?;
+            return Some(Self { kind: Kind::SubWindows, parts });
+        }
+        let kind = text.parse().ok().filter(|kind| *kind != Kind::SubWindows)?;
+        Some(Self { kind, parts: 0 })
+    }
+
+    fn any(self, quota: Quota) -> AnyAlgorithm {
+        match self.kind {
+            Kind::SubWindows => AnyAlgorithm::SubWindows(SubWindows::new(quota).parts(self.parts)),
+            kind => AnyAlgorithm::new(kind, quota),
+        }
+    }
+}
+
+impl fmt::Display for Sort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        if self.parts > 0 { write!(f, "-{}", self.parts) } else { Ok(()) }
+    }
+}
+
+/// All keys of all limits with one algorithm: those whose state is one word, and the others.
+pub(super) enum Table<C: Clock> {
+    Levels(KeyedLimiter<Owner, AnyLevel, C>),
+    Others(KeyedLimiter<Owner, AnyAlgorithm, C>),
+}
+
+/// An owner as a member of a gate, of whichever table.
+pub(super) type Member<'a, C> =
+    OneOf<Costing<KeyOf<'a, Owner, AnyLevel, C>>, Costing<KeyOf<'a, Owner, AnyAlgorithm, C>>>;
+/// The same, borrowing nothing.
+pub(super) type OwnedMember<C> = OneOf<Costing<OwnedKey<AnyLevel, C>>, Costing<OwnedKey<AnyAlgorithm, C>>>;
+type OwnedKey<A, C> = OwnedKeyOf<Owner, Owner, A, C>;
+
+macro_rules! each {
+    ($self:expr, $limiter:ident => $body:expr) => {
+        match $self {
+            Table::Levels($limiter) => $body,
+            Table::Others($limiter) => $body,
+        }
+    };
+}
+
+impl<C: Clock> Table<C> {
+    pub(super) fn new(sort: Sort, options: &Options, pool: Option<&Arc<Pool>>, clock: &C) -> Self {
+        match level_of(sort) {
+            Some(make) => Self::Levels(builder(make, options, pool, clock).build()),
+            None => Self::Others(builder(move |quota| sort.any(quota), options, pool, clock).build()),
+        }
+    }
+
+    /// The table that was saved in a file; an empty one, and why, if it cannot be read.
+    pub(super) fn restore(
+        sort: Sort,
+        options: &Options,
+        pool: Option<&Arc<Pool>>,
+        clock: &C,
+        path: &Path,
+    ) -> (Self, Result<usize, SnapshotError>) {
+        if let Some(make) = level_of(sort) {
+            let (limiter, restored) = builder(make, options, pool, clock).restore(path);
+            return (Self::Levels(limiter), restored);
+        }
+        let (limiter, restored) = builder(move |quota| sort.any(quota), options, pool, clock).restore(path);
+        (Self::Others(limiter), restored)
+    }
+
+    #[inline]
+    pub(super) fn fingerprint<T: Hash + ?Sized>(&self, of: &T) -> u64 {
+        each!(self, limiter => limiter.fingerprint(of))
+    }
+
+    pub(super) fn may_have(&self, quota: Quota, most: u32) -> bool {
+        each!(self, limiter => limiter.may_have(quota, most))
+    }
+
+    #[inline]
+    pub(super) fn check_at(&self, owner: &Owner, cost: u64, now: Tick) -> Decision {
+        each!(self, limiter => limiter.check_n_at(owner, cost, now))
+    }
+
+    pub(super) fn peek_at(&self, owner: &Owner, cost: u64, patience: Duration, now: Tick) -> Decision {
+        each!(self, limiter => limiter.peek_within_at(owner, cost, patience, now))
+    }
+
+    pub(super) fn charge_at(&self, owner: &Owner, cost: u64, now: Tick) {
+        each!(self, limiter => limiter.charge_at(owner, cost, now));
+    }
+
+    pub(super) fn refund_at(&self, owner: &Owner, cost: u64, now: Tick) {
+        each!(self, limiter => limiter.refund_at(owner, cost, now));
+    }
+
+    pub(super) fn reset(&self, owner: &Owner) -> bool {
+        each!(self, limiter => limiter.reset(owner))
+    }
+
+    /// Takes `cost`, to be settled later.
+    pub(super) fn reserve(&self, owner: &Owner, cost: u64, patience: Duration) -> Result<Taken<C>, Refused> {
+        Ok(match self {
+            Self::Levels(limiter) => Taken::Level(limiter.reserve_within(owner, cost, patience)?),
+            Self::Others(limiter) => Taken::Other(limiter.reserve_within(owner, cost, patience)?),
+        })
+    }
+
+    /// An owner as a member of a gate.
+    pub(super) fn member<'a>(&'a self, owner: &'a Owner, cost: u64) -> Member<'a, C> {
+        match self {
+            Self::Levels(limiter) => OneOf::Left(limiter.key(owner).costing(cost)),
+            Self::Others(limiter) => OneOf::Right(limiter.key(owner).costing(cost)),
+        }
+    }
+
+    /// An owner as a member of a gate whose permit goes its own way.
+    pub(super) fn owned_member(&self, owner: Owner, cost: u64) -> OwnedMember<C> {
+        match self {
+            Self::Levels(limiter) => OneOf::Left(limiter.owned_key(owner).costing(cost)),
+            Self::Others(limiter) => OneOf::Right(limiter.owned_key(owner).costing(cost)),
+        }
+    }
+
+    /// Keys, bytes and what was counted.
+    pub(super) fn numbers(&self) -> (usize, usize, Stats) {
+        each!(self, limiter => (limiter.len(), limiter.bytes(), limiter.stats()))
+    }
+
+    pub(super) fn sweep(&self) {
+        each!(self, limiter => limiter.sweep());
+    }
+
+    pub(super) fn sweeper(&self, every: Duration) -> Sweeper {
+        each!(self, limiter => limiter.sweeper(every))
+    }
+
+    pub(super) fn save(&self, path: &Path) -> io::Result<usize> {
+        each!(self, limiter => limiter.save(path))
+    }
+}
+
+impl<C: Clock> Clone for Table<C> {
+    /// Another handle on the same keys.
+    fn clone(&self) -> Self {
+        match self {
+            Self::Levels(limiter) => Self::Levels(limiter.clone()),
+            Self::Others(limiter) => Self::Others(limiter.clone()),
+        }
+    }
+}
+
+/// Makes the algorithm of a quota, if its state is one word.
+fn level_of(sort: Sort) -> Option<impl Fn(Quota) -> AnyLevel + Send + Sync + 'static> {
+    AnyLevel::new(sort.kind, NOBODYS)?;
+    Some(move |quota| AnyLevel::new(sort.kind, quota).expect("it is one word, whatever the quota"))
+}
+
+/// A table has a quota for keys that have none of their own, and there are no such keys.
+const NOBODYS: Quota = Quota::per_second(1);
+
+fn builder<A: Held, C: Clock>(
+    make: impl Fn(Quota) -> A + Send + Sync + 'static,
+    options: &Options,
+    pool: Option<&Arc<Pool>>,
+    clock: &C,
+) -> KeyedBuilder<Owner, A, C> {
+    let builder = KeyedLimiter::<Owner>::builder(NOBODYS)
+        .algorithm(make)
+        .clock(clock.clone())
+        .quota_of(|owner: &Owner| owner.quota)
+        .at_cap(options.at_cap);
+    match pool {
+        Some(pool) => builder.pool(Arc::clone(pool)),
+        None => builder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_is_called_says_which_table_it_is() {
+        let rule = Rule::new("d", "n", Quota::per_second(1));
+        for kind in Kind::ALL {
+            let sort = Sort::of(&rule.clone().with_kind(kind));
+            assert_eq!(Sort::parse(&sort.to_string()), Some(sort));
+        }
+        assert_eq!(Sort::of(&rule.clone().with_sub_windows(60)).to_string(), "sub-windows-60");
+        assert_eq!(Sort::of(&rule).to_string(), "token-bucket");
+        for text in ["", "token", "sub-windows", "sub-windows-", "sub-windows-0", "sub-windows-1001", "notes"]
+        {
+            assert_eq!(Sort::parse(text), None, "{text:?}");
+        }
+    }
+}

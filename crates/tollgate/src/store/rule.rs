@@ -1,0 +1,127 @@
+//! Which limit.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_core::{Algorithm, AnyAlgorithm, Kind, Quota, SubWindows};
+
+/// Everything that says which limit it is: a domain and a name in it, the quotas, the algorithm.
+///
+/// Equal rules are the same limit: a policy that is loaded again goes on with the state of every rule that stayed the same.
+/// Change anything, and it is another limit that starts afresh.
+///
+/// # Examples
+/// ```
+/// use tollgate::store::Rule;
+/// use tollgate::{Kind, Quota};
+///
+/// let rule = Rule::new("api", "per user", Quota::per_second(10)).with_quota(Quota::per_hour(1_000));
+/// assert_eq!(rule.quotas(), [Quota::per_second(10), Quota::per_hour(1_000)]);
+/// assert_eq!((rule.to_string(), rule.kind()), ("api/per user".to_owned(), Kind::TokenBucket));
+/// assert_ne!(rule.clone().with_kind(Kind::FixedWindow), rule);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rule {
+    domain: Arc<str>,
+    name: Arc<str>,
+    quotas: Vec<Quota>,
+    kind: Kind,
+    /// Of sub-windows; zero for all others.
+    parts: u32,
+}
+
+impl Rule {
+    /// A token bucket of that name in that domain.
+    pub fn new(domain: impl Into<Arc<str>>, name: impl Into<Arc<str>>, quota: Quota) -> Self {
+        let (domain, name, kind) = (domain.into(), name.into(), Kind::TokenBucket);
+        Self { domain, name, quotas: vec![quota], kind, parts: 0 }
+    }
+
+    /// The same with a further quota: a hit takes of all of them, or of none.
+    #[must_use]
+    pub fn with_quota(mut self, quota: Quota) -> Self {
+        self.quotas.push(quota);
+        self
+    }
+
+    /// The same with another algorithm; sub-windows get ten parts.
+    #[must_use]
+    pub fn with_kind(self, kind: Kind) -> Self {
+        let parts = AnyAlgorithm::new(kind, Quota::UNLIMITED).parts();
+        Self { kind, parts, ..self }
+    }
+
+    /// The same with [`SubWindows`] of so many parts, from 1 to 1000; others are taken as the nearest of these.
+    #[must_use]
+    pub fn with_sub_windows(self, parts: u32) -> Self {
+        let parts = SubWindows::new(Quota::UNLIMITED).parts(parts).part_count();
+        Self { kind: Kind::SubWindows, parts, ..self }
+    }
+
+    /// What it belongs to.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// What it is called there.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its quotas; one at least.
+    pub fn quotas(&self) -> &[Quota] {
+        &self.quotas
+    }
+
+    /// Its algorithm.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How many parts its sub-windows have; zero for other algorithms.
+    pub fn parts(&self) -> u32 {
+        self.parts
+    }
+
+    pub(super) fn shared_names(&self) -> (Arc<str>, Arc<str>) {
+        (Arc::clone(&self.domain), Arc::clone(&self.name))
+    }
+
+    /// What is hashed to tell its quotas from all others, the same in every build and on every machine of one width.
+    pub(super) fn identity(&self, quota: usize) -> impl std::hash::Hash {
+        let numbers = |quota: &Quota| (quota.count(), quota.period().as_nanos(), quota.burst_size());
+        let quotas: Vec<_> = self.quotas.iter().map(numbers).collect();
+        let (domain, name) = self.shared_names();
+        (domain, name, self.kind.name(), self.parts, quotas, quota as u64)
+    }
+
+    /// How long a caller that says nothing about waiting may be delayed by a quota.
+    pub(super) fn patience(&self, quota: Quota) -> std::time::Duration {
+        AnyAlgorithm::new(self.kind, quota).patience()
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.domain, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sub_windows_have_parts() {
+        let rule = Rule::new("d", "n", Quota::per_second(1));
+        assert_eq!((rule.kind(), rule.parts()), (Kind::TokenBucket, 0));
+        for kind in Kind::ALL {
+            let parts = rule.clone().with_sub_windows(60).with_kind(kind).parts();
+            assert_eq!(parts, if kind == Kind::SubWindows { 10 } else { 0 }, "{kind}");
+        }
+        for (asked, parts) in [(0, 1), (60, 60), (1_000, 1_000), (u32::MAX, 1_000)] {
+            assert_eq!(rule.clone().with_sub_windows(asked).parts(), parts);
+        }
+        assert_eq!(rule.clone().with_sub_windows(10), rule.with_kind(Kind::SubWindows));
+    }
+}
