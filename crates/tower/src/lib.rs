@@ -11,6 +11,8 @@
 //! - [`RateLimitLayer`]: any number of [`Limit`]s, decided together, in this process or by any
 //!   [store](tollgate::store::Store). A [`Key`] says what calls are told apart by, a [`Cost`] what each takes, before or after
 //!   it was answered. Every answer tells its caller how it stands.
+//! - [`ConcurrencyLimitLayer`]: how many calls at once, as many as are allowed or as many as the service can take; others wait
+//!   a while. [`LoadShed`] turns them away at once.
 #![cfg_attr(
     feature = "client",
     doc = "- [`client`]: the other way round, for services that call others: limits, retries and hedges as a layer."
@@ -23,6 +25,7 @@
 
 mod body;
 mod client_address;
+mod concurrency;
 mod cost;
 mod head;
 mod key;
@@ -37,6 +40,7 @@ pub mod client {
 }
 
 pub use body::LimitedBody;
+pub use concurrency::{ConcurrencyFuture, ConcurrencyLimitLayer, ConcurrencyLimited, LoadShed, Slots};
 pub use cost::{ActualCost, Cost};
 pub use head::{Head, Reply};
 pub use key::{Key, NoKey};
@@ -44,5 +48,6 @@ pub use limit::Limit;
 pub use rate_limit::{
     Denial, LimitError, RateLimit, RateLimitBuilder, RateLimitFuture, RateLimitLayer, Reason, Unavailable,
 };
-pub use tollgate::{Kind, Quota};
+pub use tollgate::{ConcurrencyLimit, Kind, Quota};
+pub use tollgate_flow::{AdaptiveLimit, Aimd, Gradient2, Time, Vegas};
 pub use tollgate_http::{AddressField, ClientAddress, Form, IpNet, Unit};

@@ -19,6 +19,8 @@ pub enum Reason {
     NoKey,
     /// The store could not tell, and [closes](crate::Unavailable::Closed) then.
     StoreUnavailable,
+    /// There are too many calls at once.
+    TooManyAtOnce,
 }
 
 /// A refusal, for whoever writes [an answer of their own](crate::RateLimitBuilder::on_denial).
@@ -36,6 +38,11 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 impl<'a> Denial<'a> {
+    /// One that is not about limits of rate.
+    pub(crate) fn of(head: Head<'a>, reason: Reason) -> Self {
+        Self { head, reason, standings: &[], nameless: None }
+    }
+
     /// What was asked for.
     pub fn head(&self) -> Head<'a> {
         self.head
@@ -69,7 +76,7 @@ impl<'a> Denial<'a> {
     fn problem(&self) -> Response<Bytes> {
         match self.reason {
             Reason::LimitReached => Problem::refused_by(self.standings).response::<String>().map(Bytes::from),
-            Reason::StoreUnavailable => {
+            Reason::StoreUnavailable | Reason::TooManyAtOnce => {
                 Problem::new(ProblemType::TemporaryReducedCapacity).response::<String>().map(Bytes::from)
             }
             Reason::NoKey => no_key(),
@@ -87,6 +94,7 @@ impl<'a> Denial<'a> {
             Reason::LimitReached => ("8", "a limit was reached"),
             Reason::NoKey => ("3", NO_KEY),
             Reason::StoreUnavailable => ("14", "the limit cannot be decided now"),
+            Reason::TooManyAtOnce => ("14", "too many calls at once"),
         };
         let mut response = Response::new(Bytes::new());
         let headers = response.headers_mut();
