@@ -1,0 +1,274 @@
+//! Whose share of a limit a call takes of.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::HeaderName;
+use http::header::AUTHORIZATION;
+use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
+
+use crate::client_address::Clients;
+use crate::head::Head;
+
+/// What calls are told apart by: one thing that is known of them, or several.
+///
+/// Several make one key, and no two combinations make the same. A call that lacks one of them, or has it empty, has no key;
+/// what happens then is said by [`NoKey`].
+///
+/// # Examples
+/// ```
+/// use tollgate_tower::Key;
+///
+/// struct Tenant(String);
+///
+/// let per_client_and_method = Key::client().and(Key::method());
+/// let per_tenant = Key::extension(|tenant: &Tenant| tenant.0.clone());
+/// let per_page = Key::of(|head| head.uri.query().map(str::to_owned));
+/// ```
+#[derive(Clone)]
+pub struct Key {
+    parts: Vec<Part>,
+}
+
+/// What to do with a call that has no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NoKey {
+    /// It is refused, with status 400.
+    Refuse,
+    /// All such calls share one state: together they get what anybody else gets alone.
+    Share,
+    /// It is not limited by this limit.
+    Pass,
+}
+
+#[derive(Clone)]
+enum Part {
+    Client,
+    Header(HeaderName),
+    /// A secret in a header, of which only a fingerprint is kept.
+    Secret(HeaderName),
+    BearerToken,
+    Path,
+    Method,
+    Other(Arc<Other>),
+}
+
+/// Adds to a key; whether there was something to add.
+type Other = dyn Fn(&Head<'_>, &mut KeyBytes) -> bool + Send + Sync;
+
+/// Most keys fit here.
+pub(crate) type KeyBytes = SmallVec<[u8; 32]>;
+
+impl Key {
+    /// One key for all calls.
+    pub(crate) const EVERYBODY: Self = Self { parts: Vec::new() };
+
+    /// The caller's address, or its network: see [`clients`](crate::RateLimitBuilder::clients).
+    pub fn client() -> Self {
+        Self::part(Part::Client)
+    }
+
+    /// The value of a header. Callers choose it: only good for what somebody else has checked.
+    pub fn header(name: HeaderName) -> Self {
+        Self::part(Part::Header(name))
+    }
+
+    /// The value of a header that is a secret, such as an API key. Only its SHA-256 is kept, and given to the store.
+    pub fn api_key(name: HeaderName) -> Self {
+        Self::part(Part::Secret(name))
+    }
+
+    /// The token of `Authorization: Bearer`. Only its SHA-256 is kept, and given to the store.
+    pub fn bearer_token() -> Self {
+        Self::part(Part::BearerToken)
+    }
+
+    /// The path, as it was sent. Callers can write a path in many ways: to limit a route, prefer
+    #[cfg_attr(feature = "axum", doc = "[`matched_route`](Self::matched_route).")]
+    #[cfg_attr(not(feature = "axum"), doc = "`matched_route` (feature `axum`).")]
+    pub fn path() -> Self {
+        Self::part(Part::Path)
+    }
+
+    /// The route that axum found, as in `/users/{id}`. Only known to layers that are put on routes (`Router::route_layer`, or
+    /// `Router::layer` after the routes were added).
+    #[cfg(feature = "axum")]
+    pub fn matched_route() -> Self {
+        let route = |path: &axum::extract::MatchedPath| path.as_str().to_owned();
+        Self::extension(route)
+    }
+
+    /// The method.
+    pub fn method() -> Self {
+        Self::part(Part::Method)
+    }
+
+    /// What a layer further out has found out and put into the extensions: a tenant, an account.
+    pub fn extension<T, K>(key: impl Fn(&T) -> K + Send + Sync + 'static) -> Self
+    where
+        T: Send + Sync + 'static,
+        K: AsRef<[u8]>,
+    {
+        Self::of(move |head| head.extensions.get::<T>().map(&key))
+    }
+
+    /// Anything that can be told of a request.
+    pub fn of<K: AsRef<[u8]>>(key: impl Fn(&Head<'_>) -> Option<K> + Send + Sync + 'static) -> Self {
+        Self::part(Part::Other(Arc::new(move |head, bytes| {
+            let value = key(head);
+            value.is_some_and(|value| add(value.as_ref(), bytes))
+        })))
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.parts.extend(other.parts);
+        self
+    }
+
+    fn part(part: Part) -> Self {
+        Self { parts: vec![part] }
+    }
+
+    /// The key of a request, never empty but for [`EVERYBODY`](Self::EVERYBODY); none if a part of it is missing.
+    pub(crate) fn bytes(&self, head: &Head<'_>, clients: &Clients) -> Option<KeyBytes> {
+        let mut bytes = KeyBytes::new();
+        let several = self.parts.len() > 1;
+        for part in &self.parts {
+            let start = bytes.len();
+            if !part.add(head, clients, &mut bytes) || bytes.len() == start {
+                return None;
+            }
+            if several {
+                // Lengths in front keep ("ab", "c") and ("a", "bc") apart.
+                let len = (bytes.len() - start) as u64;
+                bytes.insert_from_slice(start, &len.to_le_bytes());
+            }
+        }
+        Some(bytes)
+    }
+}
+
+impl Part {
+    fn add(&self, head: &Head<'_>, clients: &Clients, bytes: &mut KeyBytes) -> bool {
+        match self {
+            Self::Client => clients.network(head).is_some_and(|network| match network.network() {
+                IpAddr::V4(address) => add(&address.octets(), bytes),
+                IpAddr::V6(address) => add(&address.octets(), bytes),
+            }),
+            Self::Header(name) => head.headers.get(name).is_some_and(|value| add(value.as_bytes(), bytes)),
+            Self::Secret(name) => {
+                head.headers.get(name).is_some_and(|value| add_hash(value.as_bytes(), bytes))
+            }
+            Self::BearerToken => bearer_token(head).is_some_and(|token| add_hash(token, bytes)),
+            Self::Path => add(head.uri.path().as_bytes(), bytes),
+            Self::Method => add(head.method.as_str().as_bytes(), bytes),
+            Self::Other(other) => other(head, bytes),
+        }
+    }
+}
+
+fn add(value: &[u8], bytes: &mut KeyBytes) -> bool {
+    bytes.extend_from_slice(value);
+    true
+}
+
+fn add_hash(secret: &[u8], bytes: &mut KeyBytes) -> bool {
+    !secret.is_empty() && add(&Sha256::digest(secret), bytes)
+}
+
+/// The scheme is written in any case, and spaces may follow.
+fn bearer_token<'a>(head: &Head<'a>) -> Option<&'a [u8]> {
+    const SCHEME: &[u8] = b"bearer ";
+    let (scheme, token) = head.headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME).then_some(token.trim_ascii())
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.parts).finish()
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client => f.write_str("client"),
+            Self::Header(name) => write!(f, "header {name}"),
+            Self::Secret(name) => write!(f, "hash of header {name}"),
+            Self::BearerToken => f.write_str("hash of bearer token"),
+            Self::Path => f.write_str("path"),
+            Self::Method => f.write_str("method"),
+            Self::Other(_) => f.write_str("closure"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn key_of(key: &Key, request: http::request::Builder) -> Option<Vec<u8>> {
+        let request = request.body(()).unwrap();
+        key.bytes(&Head::of(&request), &Clients::default()).map(|bytes| bytes.to_vec())
+    }
+
+    fn with(name: &str, value: &str) -> http::request::Builder {
+        Request::get("/").header(name, value)
+    }
+
+    const A: HeaderName = HeaderName::from_static("a");
+    const B: HeaderName = HeaderName::from_static("b");
+
+    #[test]
+    fn combinations_with_the_same_letters_are_different_keys() {
+        let key = Key::header(A).and(Key::header(B));
+        let of = |a: &str, b: &str| key_of(&key, with("a", a).header("b", b));
+        assert_ne!(of("ab", "c"), of("a", "bc"));
+        assert_eq!(of("ab", "c"), of("ab", "c"));
+        assert_eq!(of("ab", "c").unwrap(), b"\x02\0\0\0\0\0\0\0ab\x01\0\0\0\0\0\0\0c");
+    }
+
+    #[test]
+    fn what_is_missing_or_empty_is_no_key() {
+        let both = Key::header(A).and(Key::header(B));
+        assert_eq!(key_of(&both, with("a", "x")), None);
+        assert_eq!(key_of(&both, with("a", "x").header("b", "")), None);
+        assert_eq!(key_of(&Key::header(A), with("a", "")), None);
+        assert_eq!(key_of(&Key::api_key(A), with("a", "")), None);
+        assert_eq!(key_of(&Key::of(|_| Some("")), with("a", "")), None);
+        assert_eq!(key_of(&Key::client(), with("x-forwarded-for", "1.2.3.4")), None);
+        assert_eq!(key_of(&Key::extension(|tenant: &String| tenant.clone()), with("a", "")), None);
+    }
+
+    #[test]
+    fn secrets_are_hashed() {
+        // SHA-256 of "abc", from FIPS 180-2.
+        let hash = b"\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23\
+            \xb0\x03\x61\xa3\x96\x17\x7a\x9c\xb4\x10\xff\x61\xf2\x00\x15\xad";
+        assert_eq!(key_of(&Key::api_key(A), with("a", "abc")).unwrap(), hash);
+        for value in ["Bearer abc", "bearer   abc ", "BEARER abc"] {
+            assert_eq!(key_of(&Key::bearer_token(), with("authorization", value)).unwrap(), hash, "{value}");
+        }
+        for value in ["Basic abc", "Bearer", "Bearer ", "Bear", "", "Bearerabc"] {
+            assert_eq!(key_of(&Key::bearer_token(), with("authorization", value)), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_same_network_is_one_client() {
+        let of = |address: &str| {
+            let address: IpAddr = address.parse().unwrap();
+            key_of(&Key::client(), Request::get("/").extension(address)).unwrap()
+        };
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("192.0.2.1"), [192, 0, 2, 1]);
+        assert_eq!(of("::ffff:192.0.2.1"), [192, 0, 2, 1]);
+    }
+}

@@ -1,0 +1,84 @@
+//! Telling whoever watches, without ever telling a key.
+
+#[cfg(not(feature = "metrics"))]
+mod disabled;
+#[cfg(feature = "metrics")]
+mod enabled;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(not(feature = "metrics"))]
+use disabled::add_one;
+#[cfg(feature = "metrics")]
+use enabled::add_one;
+use tollgate::Sometimes;
+use tollgate::store::StoreError;
+
+/// What became of a call, as one of its limits sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Allowed,
+    Denied,
+    /// A shadow limit would have denied it.
+    ShadowDenied,
+    /// The store could not tell, so it passed.
+    ErrorOpen,
+    /// The store could not tell, so it was refused.
+    ErrorClosed,
+    /// The store could not tell, so this process decided.
+    ErrorLocal,
+}
+
+impl Outcome {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::ShadowDenied => "shadow_denied",
+            Self::ErrorOpen => "error_open",
+            Self::ErrorClosed => "error_closed",
+            Self::ErrorLocal => "error_local",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Observer {
+    domain: Arc<str>,
+    /// While a store is away, one line now and then is enough.
+    failures: Sometimes,
+}
+
+impl Observer {
+    pub(crate) fn new(domain: Arc<str>) -> Self {
+        Self { domain, failures: Sometimes::new().interval(Duration::from_secs(1)) }
+    }
+
+    /// One call that a limit had something to say about.
+    pub(crate) fn count(&self, rule: &Arc<str>, outcome: Outcome) {
+        let (domain, name) = (&*self.domain, &**rule);
+        match outcome {
+            Outcome::Denied => tracing::debug!(domain, rule = name, "a limit refused a call"),
+            Outcome::ShadowDenied => {
+                tracing::info!(domain, rule = name, "a shadow limit would have refused a call");
+            }
+            _ => {}
+        }
+        add_one(&self.domain, rule, outcome);
+    }
+
+    pub(crate) fn store_failed(&self, error: &StoreError, outcome: Outcome) {
+        self.failures.run(|| {
+            let (domain, outcome) = (&*self.domain, outcome.name());
+            tracing::warn!(domain, outcome, %error, "the store of limits could not tell");
+        });
+    }
+
+    pub(crate) fn could_not_settle(&self, error: &StoreError) {
+        self.failures.run(|| {
+            let domain = &*self.domain;
+            tracing::warn!(domain, %error, "what a call really cost could not be settled");
+        });
+    }
+}

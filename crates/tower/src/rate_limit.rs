@@ -1,0 +1,22 @@
+//! How many calls in a span of time.
+//!
+//! A call is read once ([`Rules::read`]): which limits apply, with which keys and costs. What it wants is then taken from the
+//! store ([`Rules::judge`]), all of it or nothing. Mostly the store is in this process and answers at once, so the service is
+//! called without another task or clone in between; only if the answer takes a while does a clone wait for it.
+
+mod builder;
+mod denial;
+mod desk;
+mod error;
+mod future;
+mod layer;
+mod rules;
+mod service;
+mod settle;
+
+pub use builder::{RateLimitBuilder, Unavailable};
+pub use denial::{Denial, Reason};
+pub use error::LimitError;
+pub use future::RateLimitFuture;
+pub use layer::RateLimitLayer;
+pub use service::RateLimit;

@@ -1,0 +1,157 @@
+//! Everything there is to say about limits in front of a service.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use tollgate::store::{MemoryStore, Store};
+use tollgate_flow::Time;
+use tollgate_http::{ClientAddress, Form, IpNet, Writer};
+
+use super::denial::Denial;
+use super::error::LimitError;
+use super::layer::RateLimitLayer;
+use super::rules::Rules;
+use crate::client_address::Clients;
+use crate::head::Head;
+use crate::limit::Limit;
+
+/// What to do while the store cannot tell.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// All calls pass.
+    Open,
+    /// All calls are refused, with status 503.
+    Closed,
+    /// This process decides alone, by the same limits and a state of its own. Every process then allows what all of them
+    /// together should.
+    #[default]
+    Local,
+}
+
+/// Makes a [`RateLimitLayer`].
+pub struct RateLimitBuilder<S: Store = MemoryStore> {
+    pub(super) store: S,
+    pub(super) limits: Vec<Limit>,
+    pub(super) options: Options,
+}
+
+/// What does not depend on the store.
+pub(super) struct Options {
+    pub(super) domain: Arc<str>,
+    pub(super) clients: Clients,
+    pub(super) allowed: Vec<IpNet>,
+    pub(super) unavailable: Unavailable,
+    pub(super) writer: Writer,
+    pub(super) on_denial: Arc<OnDenial>,
+    pub(super) time: Option<Time>,
+}
+
+pub(super) type OnDenial = dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync;
+
+impl RateLimitBuilder {
+    pub(super) fn new() -> Self {
+        let options = Options {
+            domain: "http".into(),
+            clients: Clients::default(),
+            allowed: Vec::new(),
+            unavailable: Unavailable::default(),
+            writer: Writer::new(),
+            on_denial: Arc::new(|denial: &Denial<'_>| denial.response()),
+            time: None,
+        };
+        Self { store: MemoryStore::new(), limits: Vec::new(), options }
+    }
+}
+
+impl<S: Store> RateLimitBuilder<S> {
+    /// A further limit. A call takes of all that apply to it, or of none.
+    #[must_use]
+    pub fn limit(mut self, limit: Limit) -> Self {
+        self.limits.push(limit);
+        self
+    }
+
+    /// Where the state lives; unless this says otherwise, in this process.
+    #[must_use]
+    pub fn store<T: Store>(self, store: T) -> RateLimitBuilder<T> {
+        RateLimitBuilder { store, limits: self.limits, options: self.options }
+    }
+
+    /// What the limits belong to, for the store and for metrics; `http` unless this says otherwise. Layers with equal limits
+    /// of the same domain share their state, if they share the store.
+    #[must_use]
+    pub fn domain(self, domain: impl Into<Arc<str>>) -> Self {
+        self.with(|options| options.domain = domain.into())
+    }
+
+    /// How a caller's address is found out; unless this says otherwise, it is the other end of the connection, and IPv6
+    /// addresses count by their /64.
+    #[must_use]
+    pub fn clients(self, clients: ClientAddress) -> Self {
+        self.with(|options| options.clients.address = clients)
+    }
+
+    /// Where the address of the connection's other end is found. Unless this says otherwise: in the request's extensions, as a
+    /// `SocketAddr`, an `IpAddr`, or with the feature `axum` as its `ConnectInfo<SocketAddr>`.
+    #[must_use]
+    pub fn peer(self, peer: impl Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
+        self.with(|options| options.clients.peer = Some(Arc::new(peer)))
+    }
+
+    /// Callers from that network are not limited at all.
+    #[must_use]
+    pub fn allow(self, network: IpNet) -> Self {
+        self.with(|options| options.allowed.push(network))
+    }
+
+    /// What to do while the store cannot tell.
+    #[must_use]
+    pub fn if_unavailable(self, unavailable: Unavailable) -> Self {
+        self.with(|options| options.unavailable = unavailable)
+    }
+
+    /// In which words callers are told how they stand.
+    #[must_use]
+    pub fn form(self, form: Form) -> Self {
+        self.with(|options| options.writer = Writer::new().form(form))
+    }
+
+    /// What refused callers get instead of the [usual answer](Denial::response). The fields are still added.
+    #[must_use]
+    pub fn on_denial(self, answer: impl Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+        self.with(|options| options.on_denial = Arc::new(answer))
+    }
+
+    /// Whose time calls wait by that a leaky queue delays; unless this says otherwise, tokio's.
+    #[must_use]
+    pub fn time(self, time: Time) -> Self {
+        self.with(|options| options.time = Some(time))
+    }
+
+    /// The layer.
+    ///
+    /// # Errors
+    /// [`LimitError`], if callers cannot be told of the name of a limit, or two have the same.
+    pub fn build(self) -> Result<RateLimitLayer<S>, LimitError> {
+        Ok(RateLimitLayer { rules: Arc::new(Rules::new(self)?) })
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.options);
+        self
+    }
+}
+
+impl<S: Store> fmt::Debug for RateLimitBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitBuilder")
+            .field("limits", &self.limits)
+            .field("domain", &self.options.domain)
+            .field("unavailable", &self.options.unavailable)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,130 @@
+//! A call on its way.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tollgate::store::Store;
+use tower_service::Service;
+
+use super::rules::{Judging, Pass, Rules, Ruling};
+use super::settle::{Closing, Settling};
+use crate::body::{Counter, LimitedBody};
+use crate::head::Head;
+
+pin_project! {
+    /// The answer of a [`RateLimit`](crate::RateLimit).
+    ///
+    /// # Cancel safety
+    /// A call that is dropped costs what was taken at first, if it had been taken by then.
+    pub struct RateLimitFuture<N, S, B, R>
+    where
+        N: Service<Request<B>>,
+        S: Store,
+    {
+        rules: Arc<Rules<S>>,
+        #[pin]
+        state: State<N, S, B, R>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<N, S, B, R>
+    where
+        N: Service<Request<B>>,
+        S: Store,
+    {
+        Judging { judging: Judging<S>, call: Option<(N, Request<B>)> },
+        Calling { #[pin] call: N::Future, pass: Option<Pass<S>> },
+        Settling { settling: Settling<S>, response: Option<Response<R>> },
+        Refused { response: Option<Response<Bytes>> },
+    }
+}
+
+impl<N: Service<Request<B>>, S: Store, B, R> RateLimitFuture<N, S, B, R> {
+    pub(super) fn judging(rules: Arc<Rules<S>>, judging: Judging<S>, inner: N, request: Request<B>) -> Self {
+        Self { rules, state: State::Judging { judging, call: Some((inner, request)) } }
+    }
+
+    pub(super) fn calling(rules: Arc<Rules<S>>, call: N::Future, pass: Pass<S>) -> Self {
+        Self { rules, state: State::Calling { call, pass: Some(pass) } }
+    }
+
+    pub(super) fn refused(rules: Arc<Rules<S>>, response: Response<Bytes>) -> Self {
+        Self { rules, state: State::Refused { response: Some(response) } }
+    }
+}
+
+impl<N, S, B, R> Future for RateLimitFuture<N, S, B, R>
+where
+    N: Service<Request<B>, Response = Response<R>>,
+    S: Store,
+{
+    type Output = Result<Response<LimitedBody<R>>, N::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProjection::Judging { judging, call } => {
+                    let ruling = ready!(judging.as_mut().poll(context));
+                    let (mut inner, request) = call.take().expect(POLLED_AGAIN);
+                    match ruling {
+                        Ruling::Pass(pass) => State::Calling { call: inner.call(request), pass: Some(pass) },
+                        Ruling::Refuse(refusal) => {
+                            let response = this.rules.refuse(Head::of(&request), &refusal);
+                            State::Refused { response: Some(response) }
+                        }
+                    }
+                }
+                StateProjection::Calling { call, pass } => {
+                    let mut response = ready!(call.poll(context))?;
+                    let pass = pass.take().expect(POLLED_AGAIN);
+                    match this.rules.close(pass, &mut response) {
+                        Closing::Done => return answered(response, None),
+                        Closing::Count(counter) => return answered(response, Some(counter)),
+                        Closing::Settle(settling) => State::Settling { settling, response: Some(response) },
+                    }
+                }
+                StateProjection::Settling { settling, response } => {
+                    let pass = ready!(settling.as_mut().poll(context));
+                    let mut response = response.take().expect(POLLED_AGAIN);
+                    this.rules.write(&pass.enforced, response.headers_mut());
+                    return answered(response, None);
+                }
+                StateProjection::Refused { response } => {
+                    let response = response.take().expect(POLLED_AGAIN);
+                    return Poll::Ready(Ok(response.map(LimitedBody::of_refusal)));
+                }
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+const POLLED_AGAIN: &str = "a future is not polled after it was ready";
+
+fn answered<R, E>(
+    response: Response<R>,
+    counter: Option<Counter>,
+) -> Poll<Result<Response<LimitedBody<R>>, E>> {
+    Poll::Ready(Ok(response.map(|body| LimitedBody::of_service(body, counter))))
+}
+
+impl<N: Service<Request<B>>, S: Store, B, R> fmt::Debug for RateLimitFuture<N, S, B, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::Judging { .. } => "judging",
+            State::Calling { .. } => "calling",
+            State::Settling { .. } => "settling",
+            State::Refused { .. } => "refused",
+        };
+        f.debug_struct("RateLimitFuture").field("state", &state).finish_non_exhaustive()
+    }
+}

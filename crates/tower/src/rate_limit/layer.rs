@@ -1,0 +1,72 @@
+//! Puts limits in front of services.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate::store::{MemoryStore, Store};
+use tower_layer::Layer;
+
+use super::builder::RateLimitBuilder;
+use super::error::LimitError;
+use super::rules::Rules;
+use super::service::RateLimit;
+use crate::limit::Limit;
+
+/// Puts limits in front of services. All services that it wraps, and all their clones, share one state.
+///
+/// # Examples
+/// ```
+/// use axum::Router;
+/// use axum::routing::get;
+/// use tollgate_tower::{Key, Limit, NoKey, Quota, RateLimitLayer};
+///
+/// let layer = RateLimitLayer::builder()
+///     .limit(Limit::new("everybody", Quota::per_second(1_000)))
+///     .limit(Limit::new("per-client", Quota::per_minute(100)).per(Key::client(), NoKey::Refuse))
+///     .allow("10.0.0.0/8".parse()?) // our own
+///     .build()?;
+/// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// With axum, serve it with `into_make_service_with_connect_info::<SocketAddr>()`, and use the feature `axum`, to know callers by
+/// their addresses.
+pub struct RateLimitLayer<S: Store = MemoryStore> {
+    pub(super) rules: Arc<Rules<S>>,
+}
+
+impl RateLimitLayer {
+    /// One limit, in this process.
+    ///
+    /// # Errors
+    /// [`LimitError`], if callers cannot be told of its name.
+    pub fn new(limit: Limit) -> Result<Self, LimitError> {
+        Self::builder().limit(limit).build()
+    }
+
+    /// Any number of limits, and everything else there is to say.
+    pub fn builder() -> RateLimitBuilder {
+        RateLimitBuilder::new()
+    }
+}
+
+impl<S: Store, N> Layer<N> for RateLimitLayer<S> {
+    type Service = RateLimit<N, S>;
+
+    fn layer(&self, inner: N) -> RateLimit<N, S> {
+        RateLimit { rules: Arc::clone(&self.rules), inner }
+    }
+}
+
+impl<S: Store> Clone for RateLimitLayer<S> {
+    /// The same limits, with the same state.
+    fn clone(&self) -> Self {
+        Self { rules: Arc::clone(&self.rules) }
+    }
+}
+
+impl<S: Store> fmt::Debug for RateLimitLayer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer").field("limits", &self.rules.limits()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! What a call cost in the end.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use http::Response;
+use smallvec::SmallVec;
+use tollgate::store::Store;
+
+use super::rules::{Held, Pass, Rules, Taken};
+use crate::body::Counter;
+use crate::cost::Settle;
+use crate::head::Reply;
+
+/// What remains to be done when the answer is there.
+pub(super) enum Closing<S: Store> {
+    /// Nothing.
+    Done,
+    /// To wait until it is settled.
+    Settle(Settling<S>),
+    /// To count the body. How things stand is what was taken at first.
+    Count(Counter),
+}
+
+pub(super) type Settling<S> = Pin<Box<dyn Future<Output = Pass<S>> + Send>>;
+
+/// What each hit really cost.
+struct Bill {
+    costs: SmallVec<[u64; 2]>,
+    /// Those that are counted by the body.
+    by_body: SmallVec<[usize; 1]>,
+    is_changed: bool,
+}
+
+impl<S: Store> Rules<S> {
+    /// What remains to be done about what a call took. Writes the fields if nothing can change them any more.
+    pub(super) fn close<R>(self: &Arc<Self>, pass: Pass<S>, response: &mut Response<R>) -> Closing<S> {
+        let (enforced, shadow) = {
+            let reply = Reply::of(response);
+            let shadow = pass.shadow.as_ref().map(|taken| self.bill(taken, &reply));
+            (self.bill(&pass.enforced, &reply), shadow.unwrap_or_default())
+        };
+        if !enforced.by_body.is_empty() || !shadow.by_body.is_empty() {
+            self.write(&pass.enforced, response.headers_mut());
+            let rules = Arc::clone(self);
+            return Closing::Count(Counter::new(move |bytes| {
+                let (enforced, shadow) = (enforced.with_body(bytes), shadow.with_body(bytes));
+                soon(async move { _ = rules.settle(pass, enforced, shadow).await });
+            }));
+        }
+        if enforced.is_changed || shadow.is_changed {
+            let rules = Arc::clone(self);
+            return Closing::Settle(Box::pin(async move { rules.settle(pass, enforced, shadow).await }));
+        }
+        self.write(&pass.enforced, response.headers_mut());
+        Closing::Done
+    }
+
+    fn bill(&self, taken: &Taken<S>, reply: &Reply<'_>) -> Bill {
+        let mut bill = Bill::default();
+        if taken.held.is_none() {
+            return bill;
+        }
+        for (index, want) in taken.wants.iter().enumerate() {
+            let cost = match &self.entry(want).limit.cost.settle {
+                None => want.cost,
+                Some(Settle::Reply(actual)) => actual(reply).unwrap_or(want.cost),
+                Some(Settle::Body) => {
+                    bill.by_body.push(index);
+                    want.cost
+                }
+            };
+            bill.is_changed |= cost != want.cost;
+            bill.costs.push(cost);
+        }
+        bill
+    }
+
+    async fn settle(&self, mut pass: Pass<S>, enforced: Bill, shadow: Bill) -> Pass<S> {
+        self.pay(&mut pass.enforced, &enforced).await;
+        if let Some(taken) = &mut pass.shadow {
+            self.pay(taken, &shadow).await;
+        }
+        pass
+    }
+
+    /// Settles, and notes how things stand then. What cannot be settled stays as it was taken.
+    async fn pay(&self, taken: &mut Taken<S>, bill: &Bill) {
+        if !bill.is_changed {
+            return;
+        }
+        let answer = match taken.held.take() {
+            None => return,
+            Some(Held::Store(permit)) => self.desk.settle(permit, &taken.wants, &bill.costs).await,
+            Some(Held::Local(permit)) => match &self.local {
+                Some(local) => local.settle(permit, &taken.wants, &bill.costs).await,
+                None => return,
+            },
+        };
+        match answer {
+            Ok(answer) => taken.answer = Some(answer),
+            Err(error) => self.observer.could_not_settle(&error),
+        }
+    }
+}
+
+impl Default for Bill {
+    fn default() -> Self {
+        Self { costs: SmallVec::new(), by_body: SmallVec::new(), is_changed: false }
+    }
+}
+
+impl Bill {
+    fn with_body(mut self, bytes: u64) -> Self {
+        for &index in &self.by_body {
+            self.is_changed |= self.costs[index] != bytes;
+            self.costs[index] = bytes;
+        }
+        self
+    }
+}
+
+/// Does it now if it can be done now, else in a task of its own: nobody waits for it.
+fn soon(future: impl Future<Output = ()> + Send + 'static) {
+    let mut future = Box::pin(future);
+    if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        && let Ok(runtime) = tokio::runtime::Handle::try_current()
+    {
+        runtime.spawn(future);
+    }
+}

@@ -1,0 +1,72 @@
+//! Real sockets, with axum.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use axum::Router;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tollgate_tower::{Key, Kind, Limit, NoKey, Quota, RateLimitLayer};
+
+async fn serve(app: Router) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, service).await });
+    format!("http://{address}")
+}
+
+fn daily(count: u64) -> Limit {
+    Limit::new("daily", Quota::per_day(count)).kind(Kind::FixedWindow)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_connections_share_one_limit() {
+    const CONNECTIONS: usize = 100;
+    let layer = RateLimitLayer::new(daily(250).per(Key::client(), NoKey::Refuse)).unwrap();
+    let url = serve(Router::new().route("/", get(async || "hello")).layer(layer)).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..CONNECTIONS {
+        let url = url.clone();
+        calls.spawn(async move {
+            let client = reqwest::Client::new(); // with connections of its own
+            let mut passed = 0;
+            for _ in 0..5 {
+                let response = client.get(&url).send().await.unwrap();
+                assert!(response.headers().contains_key("ratelimit"));
+                let is_refused = response.status() == 429;
+                assert_eq!(response.headers().contains_key("retry-after"), is_refused);
+                passed += u32::from(!is_refused);
+                response.bytes().await.unwrap();
+            }
+            passed
+        });
+    }
+    assert_eq!(calls.join_all().await.into_iter().sum::<u32>(), 250);
+}
+
+#[tokio::test]
+async fn a_refusal_over_a_socket_has_its_fields_and_its_body() {
+    let layer = RateLimitLayer::new(daily(1).per(Key::client(), NoKey::Refuse)).unwrap();
+    let url = serve(Router::new().route("/", get(async || "hello")).layer(layer)).await;
+    assert_eq!(reqwest::get(&url).await.unwrap().text().await.unwrap(), "hello");
+    let refused = reqwest::get(&url).await.unwrap();
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers()["content-type"], "application/problem+json");
+    assert!(refused.headers()["ratelimit"].to_str().unwrap().starts_with(r#""daily";r=0;t="#));
+    let wait: u64 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((1..=86_400).contains(&wait));
+    let body = refused.text().await.unwrap();
+    assert!(body.contains(r#""violated-policies":["daily"]"#), "{body}");
+}
+
+#[tokio::test]
+async fn a_matched_route_is_one_key_whatever_is_in_it() {
+    let layer = RateLimitLayer::new(daily(1).per(Key::matched_route(), NoKey::Refuse)).unwrap();
+    let app = Router::new().route("/users/{id}", get(async || "a user")).route("/", get(async || "hello"));
+    let url = serve(app.layer(layer)).await;
+    let status = async |path: &str| reqwest::get(format!("{url}{path}")).await.unwrap().status().as_u16();
+    assert_eq!(status("/users/1").await, 200);
+    assert_eq!(status("/users/2").await, 429);
+    assert_eq!(status("/").await, 200);
+}
