@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for _ in 0..5 {
         match client.check(HealthCheckRequest::default()).await {
             Ok(answer) => {
-                println!("{:?}; ratelimit: {:?}", answer.get_ref(), answer.metadata().get("ratelimit"))
+                println!("{:?}; ratelimit: {:?}", answer.get_ref(), answer.metadata().get("ratelimit"));
             }
             Err(status) => {
                 let pushback = status.metadata().get("grpc-retry-pushback-ms");

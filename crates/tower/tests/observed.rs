@@ -98,7 +98,13 @@ fn four_calls() {
     }
 }
 
+/// One test for both: where another thread has no subscriber, it may be the one that decides that nobody listens.
 #[test]
+fn everything_is_told_but_keys() {
+    refusals_are_logged_without_keys();
+    decisions_are_counted_by_domain_rule_and_outcome();
+}
+
 fn decisions_are_counted_by_domain_rule_and_outcome() {
     let counts = Counts::default();
     metrics::with_local_recorder(&counts, four_calls);
@@ -115,7 +121,6 @@ fn decisions_are_counted_by_domain_rule_and_outcome() {
     assert_eq!(counts, expected); // and nothing else, so no key
 }
 
-#[test]
 fn refusals_are_logged_without_keys() {
     let lines = Lines::default();
     let writer = lines.clone();

@@ -1,7 +1,8 @@
 //! Shadow limits.
 
 use tollgate::ManualClock;
-use tollgate_tower::{Cost, Key, Limit, NoKey, Quota};
+use tollgate::store::MemoryStore;
+use tollgate_tower::{Cost, Key, Limit, NoKey, Quota, RateLimitLayer};
 use tower_layer::Layer;
 
 use crate::kit::{by_hand, get, hello};
@@ -23,18 +24,17 @@ async fn a_shadow_limit_refuses_nothing_and_is_not_told() {
 }
 
 #[tokio::test]
-async fn a_shadow_limit_is_settled_too() {
-    let clock = ManualClock::new();
-    let cost = Cost::fixed(1).settled(|_| Some(0));
-    let shadow = Limit::new("a", Quota::per_day(1)).cost(cost);
-    let store = tollgate::store::MemoryStore::builder().clock(clock.clone()).build();
-    let with =
-        |limit| tollgate_tower::RateLimitLayer::builder().store(store.clone()).limit(limit).build().unwrap();
+async fn a_shadow_limit_takes_and_is_settled_too() {
+    let store = MemoryStore::builder().clock(ManualClock::new()).build();
+    // The same rule in all of them, so the same state.
+    let limit = || Limit::new("a", Quota::per_day(2));
+    let with = |limit| RateLimitLayer::builder().store(store.clone()).limit(limit).build().unwrap();
+    let settled = limit().cost(Cost::fixed(1).settled(|_| Some(0)));
     for _ in 0..3 {
-        assert_eq!(get(&mut with(shadow.clone().shadow()).layer(hello())).await.status, 200);
+        assert_eq!(get(&mut with(settled.clone().shadow()).layer(hello())).await.status, 200);
     }
-    // The same rule, enforced: all of it came back.
-    assert_eq!(get(&mut with(Limit::new("a", Quota::per_day(1))).layer(hello())).await.status, 200);
-    get(&mut with(Limit::new("a", Quota::per_day(1)).shadow()).layer(hello())).await;
-    assert_eq!(get(&mut with(Limit::new("a", Quota::per_day(1))).layer(hello())).await.status, 429);
+    assert_eq!(get(&mut with(limit().shadow()).layer(hello())).await.status, 200);
+    for status in [200, 429] {
+        assert_eq!(get(&mut with(limit()).layer(hello())).await.status, status);
+    }
 }

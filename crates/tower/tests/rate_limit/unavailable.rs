@@ -1,7 +1,10 @@
 //! A store that is slow, or away.
 
+use std::convert::Infallible;
+use std::future::{Ready, poll_fn, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use tollgate::store::{
@@ -9,6 +12,7 @@ use tollgate::store::{
 };
 use tollgate_tower::{Cost, Limit, Quota, RateLimitBuilder, RateLimitLayer, Unavailable};
 use tower_layer::Layer;
+use tower_service::Service;
 
 use crate::kit::{Counted, get, hello, send};
 
@@ -82,6 +86,45 @@ async fn a_store_that_takes_a_while_decides_all_the_same() {
     assert_eq!(get(&mut clone).await.status, 200);
     let refused = get(&mut service).await;
     assert_eq!((refused.status.as_u16(), refused.field("retry-after")), (429, Some("43200")));
+}
+
+/// A service that may only be called by whoever it told that it is ready.
+#[derive(Default)]
+struct Strict {
+    is_ready: bool,
+}
+
+impl Clone for Strict {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Service<Request<()>> for Strict {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<String>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.is_ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        assert!(std::mem::take(&mut self.is_ready), "it was not asked whether it is ready");
+        ready(Ok(Response::new(String::new())))
+    }
+}
+
+#[tokio::test]
+async fn the_service_that_was_ready_is_the_one_that_is_called() {
+    let (limits, _) = remote(twice_a_day());
+    let mut service = limits.build().unwrap().layer(Strict::default());
+    for status in [200, 200, 429] {
+        let Ok(()) = poll_fn(|context| service.poll_ready(context)).await;
+        let Ok(response) = service.call(Request::new(())).await;
+        assert_eq!(response.status(), status);
+    }
 }
 
 #[tokio::test]

@@ -95,3 +95,21 @@ async fn an_allowed_network_is_not_limited() {
     let spoofed = from("192.0.2.1").header("x-forwarded-for", "10.1.2.3");
     assert_eq!(send(&mut service, spoofed).await.status, 429);
 }
+
+#[tokio::test]
+async fn nothing_in_the_corpus_of_spoofed_fields_changes_a_key() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/client-addresses.jsonl");
+    let corpus = std::fs::read_to_string(path).unwrap();
+    let (mut service, _) = limited(once().per(Key::client(), NoKey::Refuse));
+    assert_eq!(send(&mut service, from("192.0.2.77")).await.status, 200);
+    assert!(corpus.lines().count() >= 200);
+    for line in corpus.lines() {
+        let case: serde_json::Value = serde_json::from_str(line).unwrap();
+        let mut request = from("192.0.2.77");
+        for value in case["lines"].as_array().unwrap() {
+            let bytes: Vec<u8> = value.as_str().unwrap().chars().map(|c| u8::try_from(c).unwrap()).collect();
+            request = request.header(case["field"].as_str().unwrap(), bytes);
+        }
+        assert_eq!(send(&mut service, request).await.status, 429, "{line}");
+    }
+}
