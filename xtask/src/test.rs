@@ -47,7 +47,8 @@ fn package(name: &str, probe: &str) -> Result<(), Failure> {
     let install = format!("apt-get install --yes --quiet --no-install-recommends {name}");
     let as_root = if run::works_in_shell("test $(id -u) = 0") { "" } else { "sudo " };
     run::run(&mut command(&format!("{as_root}apt-get update --quiet")))?;
-    let installed = run::run(&mut command(&format!("{as_root}{install}")));
+    let installed =
+        run::run(command(&format!("{as_root}{install}")).env("DEBIAN_FRONTEND", "noninteractive"));
     installed.map_err(|_| {
         Failure::Step(format!("{name} could not be installed: please install it, then try again"))
     })
