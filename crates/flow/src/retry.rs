@@ -40,8 +40,8 @@ use crate::{Again, Ended, Scope, Time};
 /// # Examples
 /// ```
 /// use std::io::{Error, ErrorKind};
-/// use tollgate_flow::retry::{Why};
-/// use tollgate_flow::{Retry};
+/// use tollgate_flow::retry::Why;
+/// use tollgate_flow::Retry;
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
 /// # runtime.block_on(async {
@@ -62,7 +62,7 @@ use crate::{Again, Ended, Scope, Time};
 /// ## Hear of each failure
 /// ```
 /// # use std::io::Error;
-/// # use tollgate_flow::retry::{Setback};
+/// # use tollgate_flow::retry::Setback;
 /// # use tollgate_flow::{Again, Retry};
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
 /// # runtime.block_on(async {

@@ -50,7 +50,7 @@ pub use system::{CpuShare, LoadAverage, MemoryShare, RunQueue};
 /// use std::time::Duration;
 /// use tokio_util::sync::CancellationToken;
 /// use tollgate::ConcurrencyLimit;
-/// use tollgate_flow::steer::{Average};
+/// use tollgate_flow::steer::Average;
 /// use tollgate_flow::{Steer, Time};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

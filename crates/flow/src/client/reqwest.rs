@@ -21,8 +21,8 @@ use super::wire::{BoxError, Wire};
 /// # Examples
 /// ```no_run
 /// use reqwest_middleware::ClientBuilder;
-/// use tollgate_flow::client::{Effort};
-/// use tollgate_flow::{Manners};
+/// use tollgate_flow::client::Effort;
+/// use tollgate_flow::Manners;
 ///
 /// # async fn call() -> Result<(), reqwest_middleware::Error> {
 /// let client = ClientBuilder::new(reqwest::Client::new()).with(Manners::new().build()).build();

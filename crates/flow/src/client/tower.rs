@@ -19,8 +19,8 @@ use super::wire::{BoxError, Wire};
 /// # Examples
 /// ```
 /// use http::{Request, Response};
-/// use tollgate_flow::client::{Effort};
-/// use tollgate_flow::{Manners};
+/// use tollgate_flow::client::Effort;
+/// use tollgate_flow::Manners;
 /// use tower_layer::Layer;
 /// use tower_service::Service;
 /// # #[derive(Clone)]

@@ -25,7 +25,7 @@ use super::estimator::{Estimator, Sample};
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate_flow::concurrency::{Sample};
+/// use tollgate_flow::concurrency::Sample;
 /// use tollgate_flow::{Aimd, Estimator};
 ///
 /// let mut limit = Aimd::new().starting_at(10);
@@ -91,11 +91,8 @@ impl Estimator for Aimd {
 
 #[cfg(test)]
 mod tests {
+    use super::super::estimator::sample;
     use super::*;
-
-    fn sample(rtt_ms: u64, in_flight: u64, dropped: bool) -> Sample {
-        Sample { rtt: Duration::from_millis(rtt_ms), in_flight, dropped }
-    }
 
     #[test]
     fn a_series_by_hand() {

@@ -26,12 +26,17 @@ pub struct Sample {
     pub dropped: bool,
 }
 
+#[cfg(test)]
+pub(super) fn sample(rtt_ms: u64, in_flight: u64, dropped: bool) -> Sample {
+    Sample { rtt: Duration::from_millis(rtt_ms), in_flight, dropped }
+}
+
 /// The same limit always.
 ///
 /// # Examples
 /// ```
-/// use tollgate_flow::concurrency::{Fixed};
-/// use tollgate_flow::{Estimator};
+/// use tollgate_flow::concurrency::Fixed;
+/// use tollgate_flow::Estimator;
 ///
 /// assert_eq!(Fixed::new(10).limit(), 10);
 /// ```

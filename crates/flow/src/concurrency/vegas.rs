@@ -34,7 +34,7 @@ use super::estimator::{Estimator, Sample};
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate_flow::concurrency::{Sample};
+/// use tollgate_flow::concurrency::Sample;
 /// use tollgate_flow::{Estimator, Vegas};
 ///
 /// let mut limit = Vegas::new();
@@ -148,11 +148,8 @@ impl Estimator for Vegas {
 
 #[cfg(test)]
 mod tests {
+    use super::super::estimator::sample;
     use super::*;
-
-    fn sample(rtt_ms: u64, in_flight: u64, dropped: bool) -> Sample {
-        Sample { rtt: Duration::from_millis(rtt_ms), in_flight, dropped }
-    }
 
     fn vegas() -> Vegas {
         Vegas::with_random(fastrand::Rng::with_seed(7))

@@ -52,14 +52,11 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use super::super::estimator::sample;
     use super::*;
 
     fn at(millis: u64) -> Tick {
         Tick::from_nanos(millis * 1_000_000)
-    }
-
-    fn sample(rtt_ms: u64, in_flight: u64, dropped: bool) -> Sample {
-        Sample { rtt: Duration::from_millis(rtt_ms), in_flight, dropped }
     }
 
     #[test]

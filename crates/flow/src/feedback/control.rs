@@ -38,8 +38,8 @@ use super::meter::Meter;
 /// ```
 /// use std::time::Duration;
 /// use tollgate::Tick;
-/// use tollgate_flow::feedback::{Heard};
-/// use tollgate_flow::{RateControl};
+/// use tollgate_flow::feedback::Heard;
+/// use tollgate_flow::RateControl;
 ///
 /// let mut control = RateControl::new().starting_at(100.0);
 /// let sent = Tick::ZERO;

@@ -27,7 +27,7 @@ use crate::Time;
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate_flow::retry::{Allowance};
+/// use tollgate_flow::retry::Allowance;
 /// use tollgate_flow::{RetryBudget, Time};
 /// # use tollgate::ManualClock;
 /// # let (clock, time) = { let clock = ManualClock::new(); (clock.clone(), Time::of(clock)) };

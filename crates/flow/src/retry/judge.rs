@@ -17,8 +17,8 @@ use crate::{Again, Elapsed, Ended, Fault};
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tollgate_flow::retry::{Transient};
-/// use tollgate_flow::{Again};
+/// use tollgate_flow::retry::Transient;
+/// use tollgate_flow::Again;
 ///
 /// struct Refusal { status: u16, retry_after: Option<Duration> }
 ///

@@ -94,15 +94,7 @@ async fn a_gate_holds_its_slots_while_an_attempt_runs() {
 #[tokio::test(start_paused = true)]
 async fn concurrency_never_exceeds_the_limit() {
     let crowd = Crowd::default();
-    let working = crowd.clone();
-    let work = move |millis, _| {
-        let member = working.join();
-        async move {
-            let result = nap(millis).await;
-            drop(member);
-            result
-        }
-    };
+    let work = crowd.napping();
     let outcomes = all(Pool::new(5).run((0..500).map(|job| job % 7), work)).await;
     assert_eq!((outcomes.len(), crowd.most(), crowd.now()), (500, 5, 0));
 }
@@ -167,15 +159,7 @@ async fn a_concurrency_of_zero_waits_until_it_is_raised() {
 #[tokio::test(start_paused = true)]
 async fn pools_that_share_a_limit_share_it_even_if_one_is_read_while_reading_the_other() {
     let (crowd, limit) = (Crowd::default(), ConcurrencyLimit::new(1));
-    let working = crowd.clone();
-    let work = move |millis, _| {
-        let member = working.join();
-        async move {
-            let result = nap(millis).await;
-            drop(member);
-            result
-        }
-    };
+    let work = crowd.napping();
     let pool = Pool::sharing(limit);
     let mut outer = pool.run([1; 5], work.clone());
     let mut read = 0;

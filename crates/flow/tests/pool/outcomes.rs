@@ -50,15 +50,7 @@ async fn in_input_order_a_slow_head_stops_pulling_and_everything_comes_in_the_en
 #[tokio::test(start_paused = true)]
 async fn a_queue_shorter_than_the_concurrency_leaves_no_slot_empty() {
     let crowd = Crowd::default();
-    let working = crowd.clone();
-    let work = move |millis, _| {
-        let member = working.join();
-        async move {
-            let result = nap(millis).await;
-            drop(member);
-            result
-        }
-    };
+    let work = crowd.napping();
     let watch = Stopwatch::start();
     let outcomes = all(Pool::new(10).queued(1).run([100; 40], work)).await;
     assert_eq!((outcomes.len(), crowd.most(), watch.ms()), (40, 10, 400));
@@ -67,15 +59,7 @@ async fn a_queue_shorter_than_the_concurrency_leaves_no_slot_empty() {
 #[tokio::test(start_paused = true)]
 async fn many_slots_are_all_used_at_once() {
     let crowd = Crowd::default();
-    let working = crowd.clone();
-    let work = move |millis, _| {
-        let member = working.join();
-        async move {
-            let result = nap(millis).await;
-            drop(member);
-            result
-        }
-    };
+    let work = crowd.napping();
     let watch = Stopwatch::start();
     let outcomes = all(Pool::new(1_000).run(vec![100; 3_000], work)).await;
     assert_eq!((outcomes.len(), crowd.most(), watch.ms()), (3_000, 1_000, 300));
@@ -135,15 +119,7 @@ async fn an_error_is_a_fault() {
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_takes_too_long_is_cancelled() {
     let crowd = Crowd::default();
-    let working = crowd.clone();
-    let work = move |millis, _| {
-        let member = working.join();
-        async move {
-            let result = nap(millis).await;
-            drop(member);
-            result
-        }
-    };
+    let work = crowd.napping();
     let outcomes = all(Pool::new(1).attempt_timeout(10 * MS).run([9, 1_000, 10, 3], work)).await;
     let rans: Vec<_> = outcomes.iter().map(|outcome| outcome.times.ran).collect();
     assert_eq!(rans, [9 * MS, 10 * MS, 10 * MS, 3 * MS]);

@@ -7,9 +7,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tollgate::{Limiter, Quota, TokenBucket, TokioClock};
+use tollgate_flow::pool::JobContext;
 use tollgate_flow::{Fault, Outcome, Outcomes};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -95,6 +97,21 @@ impl Crowd {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         Member(self.clone())
+    }
+
+    /// Work that [naps](nap) as a member of the crowd.
+    pub(crate) fn napping(
+        &self,
+    ) -> impl Fn(Arc<u64>, JobContext) -> BoxFuture<'static, Result<u64, Fault>> + Clone + use<> {
+        let crowd = self.clone();
+        move |millis, _| {
+            let member = crowd.join();
+            Box::pin(async move {
+                let result = nap(millis).await;
+                drop(member);
+                result
+            })
+        }
     }
 
     pub(crate) fn now(&self) -> usize {
