@@ -42,7 +42,3 @@ pub use retry::{Backoff, Jitter, Retry, RetryBudget};
 pub use steer::Steer;
 pub use steward::Steward;
 pub use time::{Elapsed, Sleep, Time, Timeout};
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

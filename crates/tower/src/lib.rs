@@ -51,3 +51,7 @@ pub use rate_limit::{
 pub use tollgate::{ConcurrencyLimit, Kind, Quota};
 pub use tollgate_flow::{AdaptiveLimit, Aimd, Gradient2, Time, Vegas};
 pub use tollgate_http::{AddressField, ClientAddress, Form, IpNet, Unit};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

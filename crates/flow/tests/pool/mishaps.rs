@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tollgate::{Limiter, Quota};
+use tollgate::Quota;
 use tollgate_flow::pool::{Attempted, Observer};
 use tollgate_flow::{
     AdaptiveLimit, Again, Aimd, Control, Fault, Feedback, Pool, RateControl, Retry, Scope, Time,
 };
 
-use crate::support::all;
+use crate::support::{all, limiter};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -77,7 +77,7 @@ async fn a_panic_while_an_attempt_is_cancelled_is_a_fault() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_a_cost_reaches_the_reader_and_the_job_is_still_done() {
-    let limiter = Limiter::new(Quota::per_second(1_000).burst(100));
+    let limiter = limiter(Quota::per_second(1_000).burst(100));
     let cost = |job: &u32| if *job == 5 { panic!("priceless") } else { 1 };
     let mut outcomes = Pool::new(2).gate(limiter).cost(cost).run(0..10, |job, _| fine(job));
     let (mut done, mut panics) = (0, 0);
@@ -141,7 +141,7 @@ async fn a_pool_whose_retries_belong_to_a_scope_ends_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_says_no_time_slows_the_whole_pool() {
-    let limiter = Limiter::new(Quota::per_second(100));
+    let limiter = limiter(Quota::per_second(100));
     let feedback = Feedback::new(&limiter, RateControl::new().starting_at(100.0));
     let pool = Pool::new(4).gate(limiter).observer(feedback.clone());
     let refuse = |_, _| async { Err::<(), _>(Fault::untraced("429").try_again(Again::Later)) };
@@ -151,7 +151,7 @@ async fn a_refusal_that_says_no_time_slows_the_whole_pool() {
 
 #[tokio::test(start_paused = true)]
 async fn jobs_that_are_refused_at_once_let_others_get_on() {
-    let pool = Pool::new(1).gate(Limiter::new(Quota::per_second(1))).cost(|_| u64::MAX);
+    let pool = Pool::new(1).gate(limiter(Quota::per_second(1))).cost(|_| u64::MAX);
     let mut outcomes = pool.run(0.., |_: Arc<u32>, _| async { Ok::<_, Fault>(()) });
     let somebody_else = tokio::spawn(async { 7 });
     tokio::select! {
