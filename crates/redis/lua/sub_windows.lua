@@ -93,7 +93,7 @@ function sub_windows.counts(t)
 end
 
 function sub_windows.reset(t)
-  t.parts, t.counts, t.used, t.born = {}, {}, 0, math.max(now, t.born + 1)
+  t.newest, t.parts, t.counts, t.used, t.born = -MOST_IN_PARTS, {}, {}, 0, math.max(now, t.born + 1)
 end
 
 -- The first part in which it would fit: when enough of the oldest have left.
