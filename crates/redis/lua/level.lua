@@ -47,6 +47,12 @@ function level.lower(t, size)
   end
 end
 
+-- Undoes an admission of `size`; what then lies below the floor is as good as on it.
+function level.undo(t, size)
+  t.height, t.fallen = t.height - size, t.fallen + size
+  return true
+end
+
 -- Where a receipt's mark is by now, above the floor.
 function level.mark(t)
   return t.mark_owed - (t.fallen - t.mark_fallen) - t.rate * (t.tick - t.mark_at)
