@@ -56,7 +56,8 @@ fn slower(quota: Quota) -> Quota {
 
 /// Whether all products that the script makes are exact. Beyond that it errs on the safe side, which is tested elsewhere.
 fn is_exact(kind: Kind, quota: Quota) -> bool {
-    let (count, burst, period) = (u128::from(quota.count()), u128::from(quota.burst_size()), quota.period().as_nanos());
+    let (count, burst, period) =
+        (u128::from(quota.count()), u128::from(quota.burst_size()), quota.period().as_nanos());
     let per_token = period / divisor(count, period).max(1);
     let largest = match kind {
         Kind::TokenBucket | Kind::LeakyBucket | Kind::LeakyQueue => per_token * burst.max(1),

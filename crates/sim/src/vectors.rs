@@ -155,7 +155,8 @@ impl Vector {
     #[must_use]
     pub fn told_by_core(&self) -> Self {
         let mut teller = Teller::new(self);
-        let mut tell = |step: &Step| Step { answer: teller.answer(step.at_us, step.what, step.cost), ..step.clone() };
+        let mut tell =
+            |step: &Step| Step { answer: teller.answer(step.at_us, step.what, step.cost), ..step.clone() };
         Self { steps: self.steps.iter().map(&mut tell).collect(), ..self.clone() }
     }
 
@@ -227,12 +228,15 @@ impl Teller {
             _ => self.now_us + rng.u64(..=self.interval_us),
         };
         let cost = if rng.u8(..3) == 0 { rng.u64(..=self.most + 1) } else { 1 };
-        let open: Vec<usize> = (0..self.receipts.len()).filter(|index| self.receipts[*index].is_some()).collect();
+        let open: Vec<usize> =
+            (0..self.receipts.len()).filter(|index| self.receipts[*index].is_some()).collect();
         let what = match rng.u8(..12) {
             0 => What::Peek,
             1 => What::Charge,
             2 => What::Refund,
-            3 | 4 if !open.is_empty() => What::GiveBack(open[open.len() - 1 - rng.usize(..open.len().min(3))]),
+            3 | 4 if !open.is_empty() => {
+                What::GiveBack(open[open.len() - 1 - rng.usize(..open.len().min(3))])
+            }
             _ => What::Take,
         };
         let cost = match what {

@@ -38,6 +38,9 @@ fn every_kind_of_answer_and_of_question_occurs() {
         assert_eq!(said("delay") > 0, kind == Kind::LeakyQueue, "{kind}");
         let back = steps.iter().filter(|step| matches!(step.what, What::GiveBack(_))).count();
         assert!(back > 10, "{kind}: {back} returns");
-        assert!(steps.windows(2).any(|pair| pair[1].at_us < pair[0].at_us), "{kind}: a clock that steps back");
+        assert!(
+            steps.windows(2).any(|pair| pair[1].at_us < pair[0].at_us),
+            "{kind}: a clock that steps back"
+        );
     }
 }
