@@ -375,7 +375,7 @@ async fn a_future_that_is_dropped_may_take_what_it_asked_for_and_no_more() {
         let hit = [Hit::new(&limit, b"k")];
         tokio::select! {
             biased;
-            _ = async { for _ in 0..round % 7 { tokio::task::yield_now().await } } => given_up += 1,
+            () = async { for _ in 0..round % 7 { tokio::task::yield_now().await } } => given_up += 1,
             answer = store.decide(Mode::Take, &hit) => assert!(answer.unwrap().is_admitted()),
         }
     }

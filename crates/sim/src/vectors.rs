@@ -209,7 +209,7 @@ impl Teller {
     fn new(story: &Vector) -> Self {
         Self {
             algorithm: story.algorithm(),
-            state: Default::default(),
+            state: <AnyAlgorithm as Algorithm>::State::default(),
             receipts: Vec::new(),
             fallen: 0,
             now_us: 0,
