@@ -114,6 +114,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// # Errors
     /// If the store cannot be reached.
     fn busiest(&self, top: Top, n: usize) -> impl Future<Output = Result<Vec<Busy>, StoreError>> + Send;
+
+    /// How many processes shared this store when it was last seen, this one included: while it is away, each may decide alone
+    /// by its [share](Rule::share).
+    fn nodes(&self) -> u32 {
+        1
+    }
 }
 
 /// What [`Store::decide`] does with the hits.

@@ -1,0 +1,3 @@
+//! Guard.
+mod guard;
+pub use guard::{Guarded, Health, PATIENCE};
