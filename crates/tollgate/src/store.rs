@@ -22,6 +22,7 @@
 //! ```
 
 mod answer;
+mod callers;
 mod error;
 mod memory;
 mod rule;
@@ -31,6 +32,7 @@ use std::fmt;
 use std::future::Future;
 
 pub use answer::{Answer, Said};
+pub use callers::Callers;
 pub use error::StoreError;
 pub use memory::{MemoryLimit, MemoryPermit, MemoryStore, MemoryStoreBuilder, Restored};
 pub use rule::Rule;
