@@ -93,10 +93,11 @@ fn search<S>(lines: &[Line<S>], mut line: usize, print: u64) -> Option<(usize, u
     }
 }
 
-/// The slot that a key should have in its line. By other bits than those that choose the line.
+/// The slot that a key should have in its line. By other bits than those that choose the line; these are where the offset of
+/// a slot of 16 bytes has them.
 #[inline]
 fn slot_of(print: u64) -> usize {
-    print as usize % SLOTS
+    (print >> 4) as usize % SLOTS
 }
 
 /// The size after `lines`: by turns half and a third more, so that a third is free at most.

@@ -220,10 +220,8 @@ impl<A: Algorithm> Shard<A> {
         now: impl FnOnce() -> Tick,
         decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
     ) -> Option<T> {
-        match self.way {
-            Way::Quick => {}
-            Way::ByPlan => return self.ask_by_plan(common, print, now(), decide),
-            Way::Closed => return None,
+        if self.way != Way::Quick {
+            return self.ask_by_plan(common, print, now(), decide);
         }
         let number = self.segment_of(print);
         let home = self.segments[number].home_of(print);
@@ -233,7 +231,7 @@ impl<A: Algorithm> Shard<A> {
         Some(answer)
     }
 
-    /// [`ask`](Self::ask) where keys have plans. Apart, so that the way of the others is short.
+    /// [`ask`](Self::ask) where keys have plans, or where it is closed. Apart, so that the way of the others is short.
     #[inline(never)]
     fn ask_by_plan<T>(
         &mut self,
@@ -242,6 +240,9 @@ impl<A: Algorithm> Shard<A> {
         now: Tick,
         decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
     ) -> Option<T> {
+        if self.way == Way::Closed {
+            return None;
+        }
         let number = self.segment_of(print);
         let (state, plan) = self.segments[number].get_mut(print)?;
         let (admitted, answer) = decide(algorithm_of(&self.algorithm, common, plan), state, now);
