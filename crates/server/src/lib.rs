@@ -10,10 +10,14 @@
 //! for all of them. A [`Server`] listens, hands connections to its workers, and drains them when it is told to stop.
 
 mod engine;
+mod http;
+mod metrics;
 mod server;
 
 pub use engine::{
     Ask, AskError, Basis, Clerk, Engine, Finding, LONGEST_HOLD, LoadProblem, Loaded, Opened, Origin, Outcome,
-    PermitId, PermitIdError, PolicyStatus, Ruling, Subject, Tallied, Tally, Told,
+    PermitId, PermitIdError, PolicyStatus, Reset, Ruling, Subject, Tallied, Tally, Told,
 };
+pub use http::{HttpApi, HttpLimits, HttpProtocol, Scope};
+pub use metrics::{Compat, Connected, Meter, Metrics};
 pub use server::{Connection, Protocol, Running, Server, Stop, Stream};
