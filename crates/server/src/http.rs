@@ -18,9 +18,13 @@
 //! refused. The answer is 200 or 429, and says which limit decided and how all of them stand; a list is answered 200 with a
 //! list, in the same order, each decided by itself. Whatever is wrong with a request is told as `application/problem+json`,
 //! with the place.
+//!
+//! Where callers must say who they are, they send `authorization: Bearer TOKEN`, or have a certificate. Modes that give back or
+//! charge need the scope `settle`.
 
 mod api;
 mod body;
+mod caller;
 mod check;
 mod connection;
 mod decision;
@@ -42,7 +46,6 @@ use tollgate::store::Store;
 
 pub use api::HttpApi;
 pub use limits::HttpLimits;
-pub use route::Scope;
 
 use crate::server::{Connection, Protocol};
 
@@ -50,11 +53,11 @@ use crate::server::{Connection, Protocol};
 ///
 /// # Examples
 /// ```
-/// use tollgate_server::{HttpApi, HttpProtocol, Metrics, Scope};
+/// use tollgate_server::{HttpApi, HttpProtocol, Metrics, Scope, Scopes};
 ///
 /// let metrics = Metrics::new();
-/// let for_services = HttpProtocol::new(HttpApi::new(metrics.clone()).scopes([Scope::Check, Scope::Settle]));
-/// let for_operators = HttpProtocol::new(HttpApi::new(metrics).scopes([Scope::Admin]));
+/// let for_services = HttpProtocol::new(HttpApi::new(metrics.clone()).scopes(Scopes::of(&[Scope::Check, Scope::Settle])));
+/// let for_operators = HttpProtocol::new(HttpApi::new(metrics).scopes(Scopes::of(&[Scope::Admin])));
 /// ```
 #[derive(Clone, Debug)]
 pub struct HttpProtocol {

@@ -55,6 +55,11 @@ async fn all_limits_that_apply_admit_together_or_not_at_all() {
     let decided = ruling.decided_by().unwrap();
     assert_eq!((decided.limit.rule.name(), decided.quota), ("all", 0));
     assert_eq!(ruling.retry_after(), Some(Duration::from_secs(20)));
+    assert_eq!(
+        ruling.findings()[0].decision.remaining(),
+        2,
+        "nothing was taken where there was something left"
+    );
     drop(ruling);
     assert_eq!(left(&mut clerk, &ann).await, [2, 0, 97]);
 }

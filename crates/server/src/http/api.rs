@@ -15,7 +15,8 @@ use super::limits::HttpLimits;
 use super::listing::{Limits, PolicyShown, ResetShown, TopKeys};
 use super::query::Query;
 use super::refusal::Refusal;
-use super::route::{Route, Scope};
+use super::route::Route;
+use crate::access::Scopes;
 use crate::engine::Clerk;
 use crate::metrics::{Meter, Metrics};
 
@@ -48,7 +49,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 #[derive(Clone, Debug)]
 pub struct HttpApi {
     limits: HttpLimits,
-    scopes: Vec<Scope>,
+    scopes: Scopes,
     metrics: Metrics,
     meter: Arc<Meter>,
 }
@@ -57,7 +58,7 @@ impl HttpApi {
     /// All of the API, with the default limits.
     pub fn new(metrics: Metrics) -> Self {
         let meter = metrics.meter("http");
-        Self { limits: HttpLimits::default(), scopes: Scope::ALL.to_vec(), metrics, meter }
+        Self { limits: HttpLimits::default(), scopes: Scopes::ALL, metrics, meter }
     }
 
     /// With other limits.
@@ -66,20 +67,27 @@ impl HttpApi {
         Self { limits, ..self }
     }
 
-    /// Only what needs one of these scopes, and what is open to all.
+    /// Only what needs one of these scopes, and what is open to all: the rest is not there.
     #[must_use]
-    pub fn scopes(self, scopes: impl IntoIterator<Item = Scope>) -> Self {
-        Self { scopes: scopes.into_iter().collect(), ..self }
+    pub fn scopes(self, scopes: Scopes) -> Self {
+        Self { scopes, ..self }
     }
 
-    /// Answers a request.
+    /// Answers a request of somebody who may do all of it.
     ///
     /// # Cancel safety
     /// What had been taken by then stays taken.
     pub async fn answer<S: Store>(&self, clerk: &mut Clerk<S>, request: Request<Bytes>) -> Response<Bytes> {
         let (head, body) = request.into_parts();
         let answer = match self.admit(&head) {
-            Ok(route) => self.reply(route, clerk, &head, &body, false).await,
+            Ok(route) => {
+                self.reply(
+                    route,
+                    clerk,
+                    Asked { head: &head, body: &body, scopes: Scopes::ALL, is_draining: false },
+                )
+                .await
+            }
             Err(refusal) => Err(refusal),
         };
         answer.unwrap_or_else(Refusal::answer)
@@ -96,7 +104,7 @@ impl HttpApi {
     /// Which request it is, if its head makes sense.
     pub(super) fn admit(&self, head: &Parts) -> Result<Route, Refusal> {
         has_fitting_headers(head, &self.limits)?;
-        let route = Route::find(head, &self.scopes)?;
+        let route = Route::find(head, self.scopes)?;
         if route.is_post() { is_json(head).map(|()| route) } else { Ok(route) }
     }
 
@@ -105,15 +113,14 @@ impl HttpApi {
         &self,
         route: Route,
         clerk: &mut Clerk<S>,
-        head: &Parts,
-        body: &[u8],
-        is_draining: bool,
+        asked: Asked<'_>,
     ) -> Result<Response<Bytes>, Refusal> {
+        let Asked { head, body, scopes, is_draining } = asked;
         let query = |known: &'static [&'static str]| Query::read(head.uri.query(), known);
         match route {
             Route::Check => {
                 query(&[])?;
-                check(clerk, body, &self.limits, &self.meter).await
+                check(clerk, body, scopes, &self.limits, &self.meter).await
             }
             Route::Settle => {
                 query(&[])?;
@@ -142,6 +149,17 @@ impl HttpApi {
         let resets = with_subject(clerk, &target, async |_, subject| engine.reset(&subject).await).await;
         Ok(json(&ResetShown::of(&resets.map_err(Refusal::store)?)))
     }
+}
+
+/// A request, and who sent it.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) head: &'a Parts,
+    pub(super) body: &'a [u8],
+    /// What the caller may do.
+    pub(super) scopes: Scopes,
+    /// Whether the server is about to stop.
+    pub(super) is_draining: bool,
 }
 
 async fn settle<S: Store>(clerk: &mut Clerk<S>, body: &[u8]) -> Result<Response<Bytes>, Refusal> {

@@ -22,6 +22,16 @@ pub(super) enum Calls<'a> {
     Many(Vec<Call<'a>>),
 }
 
+impl<'a> Calls<'a> {
+    /// All of them.
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Call<'a>> {
+        match self {
+            Self::One(call) => std::slice::from_ref(call).iter(),
+            Self::Many(calls) => calls.iter(),
+        }
+    }
+}
+
 /// Reads what is to be checked.
 pub(super) fn read_calls<'a>(body: &'a [u8], limits: &HttpLimits) -> Result<Calls<'a>, Refusal> {
     read(body, CallsSeed(limits))

@@ -4,13 +4,14 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use smallvec::SmallVec;
-use tollgate::store::Store;
+use tollgate::store::{Mode, Store};
 use tollgate_policy::Field;
 
 use super::body::{Call, Calls, OwnLimit, Target, read_calls};
 use super::decision::{write_fields, write_ruling};
 use super::limits::HttpLimits;
 use super::refusal::Refusal;
+use crate::access::{Scope, Scopes};
 use crate::engine::{Ask, AskError, Clerk, PermitId, Ruling, Subject};
 use crate::metrics::Meter;
 
@@ -23,11 +24,17 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) async fn check<S: Store>(
     clerk: &mut Clerk<S>,
     body: &[u8],
+    scopes: Scopes,
     limits: &HttpLimits,
     meter: &Meter,
 ) -> Result<Response<Bytes>, Refusal> {
     let started = meter.now();
-    let (answer, decisions) = match read_calls(body, limits)? {
+    let calls = read_calls(body, limits)?;
+    if !scopes.has(Scope::Settle) && calls.iter().any(|call| matches!(call.mode, Mode::Charge | Mode::Refund))
+    {
+        return Err(Refusal::needs(Scope::Settle));
+    }
+    let (answer, decisions) = match calls {
         Calls::One(call) => (one(clerk, &call).await?, 1),
         Calls::Many(calls) => (many(clerk, &calls).await, calls.len() as u64),
     };

@@ -23,17 +23,19 @@ use tollgate::store::Store;
 use tollgate_flow::Time;
 use tollgate_flow::fault::catch;
 
-use super::api::HttpApi;
+use super::api::{Asked, HttpApi};
+use super::caller::scopes_of;
 use super::receive::receive;
 use super::refusal::Refusal;
 use super::watch::{Alarm, Phase, Watch};
 use super::watched::Watched;
+use crate::access::Access;
 use crate::engine::{Clerk, Engine};
 use crate::server::{Connection, Stop};
 
 /// Serves a connection to its end.
 pub(super) async fn serve<S: Store>(api: Arc<HttpApi>, connection: Connection<S>) {
-    let Connection { stream, clerk, stop, .. } = connection;
+    let Connection { stream, access, clerk, stop, .. } = connection;
     let _connected = api.meter().connected();
     let watch = Watch::new();
     let _watcher = watch.start(*api.limited_to(), stop.clone());
@@ -43,7 +45,7 @@ pub(super) async fn serve<S: Store>(api: Arc<HttpApi>, connection: Connection<S>
         First::Late => return say_late(io).await,
         First::Known(Err(_)) | First::Over => return,
     };
-    let desk = Rc::new(Desk::new(api, clerk, stop, Rc::clone(&watch)));
+    let desk = Rc::new(Desk::new(api, access, clerk, stop, Rc::clone(&watch)));
     if is_http2 { serve_http2(io, &desk, &watch).await } else { serve_http1(io, &desk, &watch).await }
 }
 
@@ -153,6 +155,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// What the requests of a connection share.
 struct Desk<S: Store> {
     api: Arc<HttpApi>,
+    access: Access,
     engine: Engine<S>,
     /// Those who decide and have nothing to do. HTTP/2 may need several at once.
     clerks: RefCell<Vec<Clerk<S>>>,
@@ -162,9 +165,9 @@ struct Desk<S: Store> {
 }
 
 impl<S: Store> Desk<S> {
-    fn new(api: Arc<HttpApi>, clerk: Clerk<S>, stop: Stop, watch: Rc<Watch>) -> Self {
+    fn new(api: Arc<HttpApi>, access: Access, clerk: Clerk<S>, stop: Stop, watch: Rc<Watch>) -> Self {
         let (engine, clerks) = (clerk.engine().clone(), RefCell::new(vec![clerk]));
-        Self { api, engine, clerks, stop, watch, requests: Cell::new(0) }
+        Self { api, access, engine, clerks, stop, watch, requests: Cell::new(0) }
     }
 
     /// Answers a request, whatever happens.
@@ -188,10 +191,12 @@ impl<S: Store> Desk<S> {
 
     async fn answer(&self, head: &Parts, body: Incoming) -> Result<Response<Bytes>, Refusal> {
         let route = self.api.admit(head)?;
+        let scopes = scopes_of(head, route, &self.access)?;
         let body = if route.is_post() { self.receive(head, body).await? } else { Bytes::new() };
         let clerk = self.clerks.borrow_mut().pop();
         let mut clerk = clerk.unwrap_or_else(|| self.engine.clerk());
-        let answer = self.api.reply(route, &mut clerk, head, &body, self.stop.is_due()).await;
+        let asked = Asked { head, body: &body, scopes, is_draining: self.stop.is_due() };
+        let answer = self.api.reply(route, &mut clerk, asked).await;
         self.clerks.borrow_mut().push(clerk);
         answer
     }

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use tollgate::store::StoreError;
 use tollgate_flow::Fault;
 use tollgate_http::Problem;
 
 use super::json::{push_number, push_string};
+use crate::access::Scope;
 use crate::engine::AskError;
 
 /// Why a request was not served. Told as `application/problem+json`.
@@ -53,6 +54,17 @@ impl Refusal {
     /// The rest of what is sent will not be looked at.
     pub(super) fn last(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { field: Some((CONNECTION, HeaderValue::from_static("close"))), ..Self::new(status, detail) }
+    }
+
+    /// The caller is known, but may not do this.
+    pub(super) fn needs(scope: Scope) -> Self {
+        Self::new(StatusCode::FORBIDDEN, format!("this needs the scope {scope}, which you do not have"))
+    }
+
+    /// The caller is not known, and must be.
+    pub(super) fn who(challenge: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
+        let refusal = Self::new(StatusCode::UNAUTHORIZED, detail);
+        Self { field: Some((WWW_AUTHENTICATE, HeaderValue::from_static(challenge))), ..refusal }
     }
 
     /// It cannot be done now, but may be soon.

@@ -4,6 +4,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 
 use super::refusal::Refusal;
+use crate::access::{Scope, Scopes};
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,25 +19,6 @@ pub(super) enum Route {
     Health,
     Ready,
     Metrics,
-}
-
-/// What a caller must be trusted with. A listener may serve some of these only: see [`HttpApi::scopes`](super::HttpApi::scopes).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Scope {
-    /// Nothing: whether the server is there and ready, and what it understands. Always served.
-    Open,
-    /// To take, and to look.
-    Check,
-    /// To say what something held really cost.
-    Settle,
-    /// To see what everybody does, and to forget it.
-    Admin,
-}
-
-impl Scope {
-    /// All there are.
-    pub const ALL: [Self; 4] = [Self::Open, Self::Check, Self::Settle, Self::Admin];
 }
 
 impl Route {
@@ -54,10 +36,10 @@ impl Route {
         ("/metrics", Self::Metrics),
     ];
 
-    /// The route of a request, among those of some scopes.
-    pub(super) fn find(head: &Parts, scopes: &[Scope]) -> Result<Self, Refusal> {
+    /// The route of a request, among those of some scopes and those that are open to all.
+    pub(super) fn find(head: &Parts, scopes: Scopes) -> Result<Self, Refusal> {
         let path = head.uri.path();
-        let served = |route: &Self| route.scope() == Scope::Open || scopes.contains(&route.scope());
+        let served = |route: &Self| route.scope().is_none_or(|scope| scopes.has(scope));
         let found =
             Self::ALL.iter().find(|(known, _)| *known == path).map(|(_, route)| *route).filter(served);
         let Some(route) = found else { return Err(not_found(path, served)) };
@@ -72,13 +54,13 @@ impl Route {
         }
     }
 
-    /// What a caller must be trusted with.
-    pub(super) fn scope(self) -> Scope {
+    /// What a caller must be allowed; none if it is open to all.
+    pub(super) fn scope(self) -> Option<Scope> {
         match self {
-            Self::OpenApi | Self::Health | Self::Ready => Scope::Open,
-            Self::Check => Scope::Check,
-            Self::Settle => Scope::Settle,
-            Self::Reset | Self::Limits | Self::TopKeys | Self::Policy | Self::Metrics => Scope::Admin,
+            Self::OpenApi | Self::Health | Self::Ready => None,
+            Self::Check => Some(Scope::Check),
+            Self::Settle => Some(Scope::Settle),
+            Self::Reset | Self::Limits | Self::TopKeys | Self::Policy | Self::Metrics => Some(Scope::Admin),
         }
     }
 

@@ -28,6 +28,7 @@ impl Broken {
     }
 }
 
+#[allow(refining_impl_trait, reason = "it is there at once")]
 impl Store for Broken {
     type Limit = MemoryLimit<ManualClock>;
     type Permit = MemoryPermit<ManualClock>;

@@ -2,6 +2,7 @@
 
 mod admin;
 mod bad_input;
+mod callers;
 mod check;
 mod faults;
 mod measured;

@@ -57,7 +57,7 @@ impl<S: Store> Site<S> {
         let engine = Engine::in_time(store, policy, origin, Time::of(clock.clone()));
         let mut server = shape(Server::new(engine.clone()).workers(2));
         let protocol = HttpProtocol::new(change(HttpApi::new(Metrics::new())));
-        let address = server.listen(([127, 0, 0, 1], 0).into(), protocol).unwrap();
+        let address = server.listen(([127, 0, 0, 1], 0).into(), protocol, None).unwrap();
         let running = Some(server.start().unwrap());
         Self { address, engine, clock, running }
     }
