@@ -11,13 +11,17 @@
 
 mod access;
 mod engine;
+mod http;
+mod metrics;
 mod server;
 mod tls;
 
 pub use access::{Access, Keyring, KeyringError, Keys, Scope, Scopes};
 pub use engine::{
     Ask, AskError, Basis, Clerk, Engine, Finding, LONGEST_HOLD, LoadProblem, Loaded, Opened, Origin, Outcome,
-    PermitId, PermitIdError, PolicyStatus, Ruling, Subject, Tallied, Tally, Told,
+    PermitId, PermitIdError, PolicyStatus, Reset, Ruling, Subject, Tallied, Tally, Told,
 };
+pub use http::{HttpApi, HttpLimits, HttpProtocol};
+pub use metrics::{Compat, Connected, Meter, Metrics};
 pub use server::{Connection, Protocol, Running, Server, Stop, Stream};
 pub use tls::{Tls, TlsError, TlsFiles};
