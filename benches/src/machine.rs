@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Keeps the current thread on one core. Threads that it starts afterwards stay there too.
 pub fn pin_to_core(core: usize) {
@@ -13,6 +14,12 @@ pub fn pin_to_core(core: usize) {
     if let Err(error) = sched_setaffinity(None, &set) {
         eprintln!("cannot pin to core {core}: {error}; the figures will be noisier");
     }
+}
+
+/// How long this thread has worked so far: what others do meanwhile hardly shows in it.
+pub fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32) // neither is negative
 }
 
 /// The commit, with `-dirty` if there is more than it in the tree.
@@ -35,10 +42,12 @@ pub(crate) fn machine() -> String {
 
 /// The versions of the peers, as locked.
 pub(crate) fn peers() -> String {
-    const PEERS: [&str; 10] = [
+    const PEERS: [&str; 13] = [
         "ahash",
+        "axum",
         "dashmap",
         "governor",
+        "hyper",
         "leaky-bucket",
         "limitador",
         "pingora-limits",
@@ -46,6 +55,7 @@ pub(crate) fn peers() -> String {
         "ratelimit",
         "throttlecrab",
         "tokio",
+        "tower_governor",
     ];
     let lock = include_str!("../Cargo.lock");
     let mut lines = lock.lines();

@@ -21,12 +21,14 @@
 //!
 //! # Inside
 //! The state is kept and decided on by a script of one file for each algorithm, in `lua/`. What a script tells, `twin.rs` turns
-//! into a decision. `keys.rs` says what keys look like, `link.rs` keeps up the connection.
+//! into a decision. `keys.rs` says what keys look like, `link.rs` keeps up the connection, `guard.rs` leaves a store alone that does not
+//! answer.
 
 mod builder;
 mod call;
 mod draft;
 mod error;
+mod guard;
 mod keys;
 mod limit;
 mod link;
@@ -36,6 +38,7 @@ mod store;
 mod twin;
 
 pub use builder::RedisStoreBuilder;
+pub use guard::{Guarded, Health, PATIENCE};
 pub use limit::RedisLimit;
 pub use permit::RedisPermit;
 pub use store::RedisStore;
