@@ -87,7 +87,8 @@ impl Caller {
     }
 
     fn command(&self, script: &Script, with_text: bool, todo: Todo, lines: &[Line<'_>]) -> Cmd {
-        let mut command = Cmd::new();
+        let bytes: usize = lines.iter().map(|line| line.key.len() + line.packed.len()).sum();
+        let mut command = Cmd::with_capacity(2 * lines.len() + 5, bytes + 64);
         if with_text {
             command.arg("EVAL").arg(&script.text);
         } else {

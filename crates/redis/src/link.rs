@@ -72,7 +72,7 @@ impl Link {
 
     /// Sends a command and waits for its answer. It is sent at most once, but for redirections of a cluster, which did nothing.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Result<Value, RedisError>, StoreError> {
-        let wire = self.wire().await?;
+        let mut wire = self.wire().await?;
         let answer = wire.send(command).await;
         if let Err(failed) = &answer
             && error::asks_for_another_connection(failed)
@@ -150,7 +150,7 @@ async fn keep_up(link: Weak<Shared>, broken: Arc<Notify>) {
             Ok(wire) => {
                 shared.status.send_replace(Status::Up(wire.clone()));
                 drop(shared);
-                let (why, beats) = broke(&wire, &broken).await;
+                let (why, beats) = broke(wire, &broken).await;
                 if let Some(shared) = link.upgrade() {
                     shared.status.send_replace(Status::Down(why));
                 }
@@ -168,7 +168,7 @@ async fn keep_up(link: Weak<Shared>, broken: Arc<Notify>) {
 }
 
 /// Returns when a connection has broken, and says why, and how many heartbeats it has lasted.
-async fn broke(wire: &Wire, broken: &Notify) -> (Arc<str>, u32) {
+async fn broke(mut wire: Wire, broken: &Notify) -> (Arc<str>, u32) {
     let mut beats = 0;
     loop {
         tokio::select! {

@@ -41,7 +41,7 @@ impl Wire {
 
     /// Asks the server whether it is there. A cluster's client looks after its nodes itself, and one that is gone must not keep us
     /// from the others.
-    pub(super) async fn beat(&self) -> RedisResult<()> {
+    pub(super) async fn beat(&mut self) -> RedisResult<()> {
         match &self.to {
             To::One(_) => self.send(&redis::cmd("PING")).await.map(drop),
             To::Cluster(_) => Ok(()),
@@ -49,10 +49,10 @@ impl Wire {
     }
 
     /// Sends a command and waits for its answer.
-    pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        match &self.to {
-            To::One(connection) => connection.clone().req_packed_command(command).await?.extract_error(),
-            To::Cluster(connection) => send_to_cluster(&mut connection.clone(), command).await,
+    pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        match &mut self.to {
+            To::One(connection) => connection.send_packed_command(command).await?.extract_error(),
+            To::Cluster(connection) => send_to_cluster(connection, command).await,
         }
     }
 }
