@@ -141,8 +141,8 @@ impl Policy {
         }
     }
 
-    /// The names of the fields that limits of a domain look at; none if there is no such domain.
-    pub(crate) fn fields(&self, domain: &str) -> Option<Vec<&str>> {
+    /// The names of the fields that limits of a domain look at, in no order; none if there is no such domain.
+    pub fn fields(&self, domain: &str) -> Option<Vec<&str>> {
         self.domains.get(domain).map(|domain| domain.fields.keys().map(|name| &**name).collect())
     }
 }

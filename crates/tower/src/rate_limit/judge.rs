@@ -91,7 +91,7 @@ impl<S: Store> Rules<S> {
     #[inline(never)]
     fn judge_rest(self: &Arc<Self>, asked: Asked, answer: Option<Result<Answer, StoreError>>) -> Judged<S> {
         if let Some((reason, limit)) = asked.refused {
-            self.observer.count(self.name(limit), Outcome::Denied);
+            self.plan.observer.count(self.name(limit), Outcome::Denied);
             let refusal = Refusal { reason, wants: Wants::default(), answer: None, by: Some(limit) };
             return Judged::Now(Ruling::Refuse(Box::new(refusal)));
         }
@@ -118,7 +118,7 @@ impl<S: Store> Rules<S> {
             pass.add_shadow(self.take_shadow(*shadow).await);
         }
         if matches!(ruling, Ruling::Pass(_)) && !delay.is_zero() {
-            self.options.time.clone().unwrap_or_else(Time::tokio).sleep(delay).await;
+            self.plan.options.time.clone().unwrap_or_else(Time::tokio).sleep(delay).await;
         }
         ruling
     }
@@ -223,14 +223,14 @@ impl<S: Store> Rules<S> {
             let refuses = !is_admitted && answer.of_hit(hit).iter().any(|said| !said.decision.is_admitted());
             if is_admitted || refuses {
                 let outcome = if refuses { refused } else { Outcome::Allowed };
-                self.observer.count(&self.entry(want).name, outcome);
+                self.plan.observer.count(&self.entry(want).name, outcome);
             }
         }
     }
 
     fn fail(&self, want: &Want, error: &StoreError, outcome: Outcome) {
-        self.observer.store_failed(error, outcome);
-        self.observer.count(&self.entry(want).name, outcome);
+        self.plan.observer.store_failed(error, outcome);
+        self.plan.observer.count(&self.entry(want).name, outcome);
     }
 }
 
