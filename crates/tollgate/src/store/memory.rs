@@ -8,7 +8,6 @@
 //! One hit on one quota is a plain check of its table. Several go through a gate.
 
 mod builder;
-mod callers;
 mod draft;
 mod permit;
 mod saved;
@@ -22,13 +21,12 @@ use std::time::Duration;
 
 use tollgate_core::{Decision, Quota};
 
-use super::{Answer, Busy, Hit, Mode, Rule, Store, StoreError, Top, Usage};
+use super::{Answer, Busy, Callers, Hit, Mode, Rule, Store, StoreError, Top, Usage};
 use crate::clock::{Clock, DefaultClock};
 use crate::keyed::{Pool, Sweeper};
 use crate::sync::{Mutex, lock};
 pub use builder::MemoryStoreBuilder;
 use builder::Options;
-use callers::Callers;
 use draft::{Asked, Draft};
 pub use permit::MemoryPermit;
 pub use saved::Restored;
@@ -166,13 +164,16 @@ impl<C: Clock> MemoryStore<C> {
         if let Some(callers) = &self.shared.callers {
             for (index, hit) in hits.iter().enumerate() {
                 let is_denied = answer.of_hit(index).iter().any(|said| !said.decision.is_admitted());
-                callers.count(hit.limit, hit.key, is_denied);
+                let opened = &*hit.limit.opened;
+                if let Some(tier) = opened.tiers.first() {
+                    callers.count_as(opened.owner(tier, hit.key).print, &opened.rule, hit.key, is_denied);
+                }
             }
         }
     }
 
     #[inline]
-    fn decide_now(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>]) -> Result<Answer, StoreError> {
+    fn answer(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>]) -> Result<Answer, StoreError> {
         let answer = match Asked::alone(hits) {
             Some(asked) => Answer::one(asked.cost, asked.act(mode, self.clock().now(), true)),
             None => self.decide_several(mode, hits)?,
@@ -241,7 +242,12 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     #[inline]
     fn decide(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>]) -> Ready<Result<Answer, StoreError>> {
-        ready(self.decide_now(mode, hits))
+        ready(self.answer(mode, hits))
+    }
+
+    #[inline]
+    fn decide_now(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>]) -> Option<Result<Answer, StoreError>> {
+        Some(self.answer(mode, hits))
     }
 
     fn acquire(

@@ -1,0 +1,183 @@
+//! One policy, one store, and the one path on which every protocol decides.
+//!
+//! An [`Engine`] holds a policy whose limits are open in a store. Whoever serves a connection has a [`Clerk`], who decides about
+//! what the caller [asks](Ask): a [`Ruling`] says whether it is allowed, and what every limit [found](Finding).
+
+mod ask;
+mod clerk;
+mod fallback;
+mod loaded;
+mod permits;
+mod ruling;
+mod status;
+mod tally;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
+use tollgate::MonotonicClock;
+use tollgate::store::{Store, StoreError};
+use tollgate_flow::Time;
+use tollgate_policy::Policy;
+
+pub use ask::{Ask, AskError, Subject};
+pub use clerk::Clerk;
+pub use loaded::{Loaded, Opened, Told};
+pub use permits::{PermitId, PermitIdError};
+pub use ruling::{Basis, Finding, Ruling};
+pub use status::{LoadProblem, Origin, PolicyStatus};
+pub use tally::{Outcome, Tallied, Tally};
+
+use fallback::Fallback;
+use permits::Permits;
+
+/// A policy whose limits are open in a store. Clones share one state.
+///
+/// # Examples
+/// ```
+/// use tollgate::store::{MemoryStore, Mode};
+/// use tollgate_policy::{Descriptor, Policy};
+/// use tollgate_server::{Ask, Engine, Origin};
+///
+/// let policy = Policy::parse("limits.toml", "[limit.per-ip]\nkey = \"ip\"\nrate = \"2/min\"\n")?;
+/// let engine = Engine::new(MemoryStore::new(), policy, Origin::default());
+/// let mut clerk = engine.clerk();
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let caller = Descriptor::new().with("ip", "10.0.0.7");
+/// let asks = [Ask::policy(&caller)];
+/// for expected in [true, true, false] {
+///     assert_eq!(clerk.decide(Mode::Take, &asks).await?.is_allowed(), expected);
+/// }
+/// # Ok::<_, tollgate_server::AskError>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Engine<S: Store> {
+    shared: Arc<Shared<S>>,
+}
+
+/// What all clones share.
+struct Shared<S: Store> {
+    store: S,
+    current: Arc<ArcSwap<Loaded<S>>>,
+    fallback: Fallback,
+    permits: Permits<S>,
+    /// By domain and name: what was counted stays when the policy is loaded again.
+    tallies: Mutex<Tallies>,
+    status: Mutex<PolicyStatus>,
+    time: Time,
+}
+
+type Tallies = HashMap<(Arc<str>, Arc<str>), Arc<Tally>, RandomState>;
+
+impl<S: Store> Engine<S> {
+    /// An engine in real time.
+    pub fn new(store: S, policy: Policy, origin: Origin) -> Self {
+        Self::in_time(store, policy, origin, Time::of(MonotonicClock::new()))
+    }
+
+    /// An engine in another time. Decisions go by the store's own clock.
+    pub fn in_time(store: S, policy: Policy, origin: Origin, time: Time) -> Self {
+        let mut tallies = Tallies::default();
+        let loaded = Loaded::new(policy, &store, &mut tallies);
+        let shared = Shared {
+            current: Arc::new(ArcSwap::from_pointee(loaded)),
+            fallback: Fallback::default(),
+            permits: Permits::new(time.clone()),
+            tallies: Mutex::new(tallies),
+            status: Mutex::new(PolicyStatus::new(origin, time.utc())),
+            time,
+            store,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Decides by another policy from now on. Limits that stayed the same go on with what they have counted.
+    pub fn load(&self, policy: Policy, origin: Origin) {
+        let loaded = Loaded::new(policy, &self.shared.store, &mut lock(&self.shared.tallies));
+        self.shared.current.store(Arc::new(loaded));
+        lock(&self.shared.status).loaded(origin, self.shared.time.utc());
+    }
+
+    /// Notes that another policy could not be loaded, and why. The one that there is goes on deciding.
+    pub fn load_failed(&self, problem: impl Into<String>) {
+        lock(&self.shared.status).failed(problem.into(), self.shared.time.utc());
+    }
+
+    /// How the policy that decides came to be, and what went wrong since.
+    pub fn status(&self) -> PolicyStatus {
+        lock(&self.shared.status).clone()
+    }
+
+    /// The policy that decides now.
+    pub fn loaded(&self) -> Arc<Loaded<S>> {
+        self.shared.current.load_full()
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.shared.store
+    }
+
+    /// Somebody who decides, for one connection.
+    pub fn clerk(&self) -> Clerk<S> {
+        Clerk::new(self)
+    }
+
+    /// Says what something [held](Clerk::hold) really cost: every ask in order, those without a number what was asked.
+    /// Whether it was still held: after its time it stays as it was taken.
+    ///
+    /// # Errors
+    /// If the store cannot be reached. What was taken then stays taken.
+    pub async fn settle(&self, id: PermitId, actual: &[u64]) -> Result<bool, StoreError> {
+        let Some(held) = self.shared.permits.remove(id) else { return Ok(false) };
+        held.settle(&self.shared.store, actual).await?;
+        Ok(true)
+    }
+
+    fn tally(&self, domain: &str, name: &str) -> Arc<Tally> {
+        Arc::clone(lock(&self.shared.tallies).entry((domain.into(), name.into())).or_default())
+    }
+
+    /// How many permits are held.
+    pub fn held(&self) -> usize {
+        self.shared.permits.len()
+    }
+
+    /// What was counted for every limit there ever was, by domain and name.
+    pub fn tallies(&self) -> Vec<Tallied> {
+        let tallied = |((domain, name), tally): (&(Arc<str>, Arc<str>), &Arc<Tally>)| Tallied {
+            domain: Arc::clone(domain),
+            name: Arc::clone(name),
+            tally: Arc::clone(tally),
+        };
+        let mut all: Vec<Tallied> = lock(&self.shared.tallies).iter().map(tallied).collect();
+        all.sort_by(|a, b| (&a.domain, &a.name).cmp(&(&b.domain, &b.name)));
+        all
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The longest that anything can be held.
+pub const LONGEST_HOLD: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl<S: Store> Clone for Engine<S> {
+    /// Another handle on the same state.
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S: Store> fmt::Debug for Engine<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = self.loaded().policy().limits().len();
+        f.debug_struct("Engine").field("limits", &limits).field("held", &self.held()).finish_non_exhaustive()
+    }
+}

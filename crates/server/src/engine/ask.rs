@@ -1,0 +1,91 @@
+//! What a caller asks.
+
+use std::error::Error;
+use std::fmt;
+
+use tollgate::store::Store;
+use tollgate_policy::{Descriptor, Field, Limit};
+
+use super::loaded::Opened;
+
+/// What a caller wants, and how much of it.
+#[derive(Debug)]
+pub struct Ask<'a, S: Store> {
+    /// Of which limits.
+    pub subject: Subject<'a, S>,
+    /// How much, unless a limit has a field that says so. Nothing is always allowed, and tells what is left.
+    pub cost: u64,
+}
+
+/// Which limits are asked.
+#[derive(Debug)]
+pub enum Subject<'a, S: Store> {
+    /// Those of the policy that apply to a domain and some fields.
+    Policy(&'a str, &'a [Field<'a>]),
+    /// One that the caller [opened](super::Clerk::open), for a key.
+    Limit(&'a Opened<S>, &'a [u8]),
+}
+
+impl<'a, S: Store> Ask<'a, S> {
+    /// One of whatever the policy says.
+    pub fn policy<'d: 'a>(descriptor: &'a Descriptor<'d>) -> Self {
+        Self { subject: Subject::Policy(descriptor.domain(), descriptor.fields()), cost: 1 }
+    }
+
+    /// One of a limit that was opened for the purpose.
+    pub fn limit(opened: &'a Opened<S>, key: &'a [u8]) -> Self {
+        Self { subject: Subject::Limit(opened, key), cost: 1 }
+    }
+
+    /// The same at another cost.
+    #[must_use]
+    pub fn costing(self, cost: u64) -> Self {
+        Self { cost, ..self }
+    }
+}
+
+/// Why nothing was decided.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AskError {
+    /// A field that says what the call costs has no whole number.
+    Cost {
+        /// Which ask, counted from zero.
+        ask: usize,
+        /// The limit that has such a field.
+        limit: String,
+        /// The field.
+        field: String,
+    },
+    /// Too much is held already.
+    TooManyHeld {
+        /// How much can be.
+        most: usize,
+    },
+}
+
+impl AskError {
+    pub(super) fn cost(ask: usize, limit: &Limit) -> Self {
+        let field = limit.cost_field().unwrap_or_default().to_owned();
+        Self::Cost { ask, limit: limit.name().to_owned(), field }
+    }
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cost { limit, field, .. } => {
+                write!(f, "limit {limit:?} reads the cost from field {field:?}, ")?;
+                write!(f, "which must be a whole number from 0 to {}", u64::MAX)
+            }
+            Self::TooManyHeld { most } => {
+                write!(
+                    f,
+                    "{most} permits are held and not settled yet: settle them, or hold them for shorter"
+                )
+            }
+        }
+    }
+}
+
+impl Error for AskError {}

@@ -1,0 +1,82 @@
+//! What is decided while the store cannot tell.
+
+use tollgate::store::{Answer, Hit, MemoryStore, Mode, Rule, Store, StoreError};
+use tollgate::{Decision, Verdict};
+use tollgate_policy::IfStoreFails;
+
+use super::clerk::{Findings, Hits};
+use super::loaded::Told;
+use super::ruling::{Basis, Finding, findings};
+
+/// Decides by the choice of every limit, with a state of its own for those that want one.
+#[derive(Debug, Default)]
+pub(super) struct Fallback {
+    store: MemoryStore,
+}
+
+impl Fallback {
+    pub(super) fn decide<'a, L: AsRef<Rule>>(
+        &self,
+        mode: Mode,
+        hits: &[Hit<'_, L>],
+        nodes: u32,
+        error: &StoreError,
+        of: impl Fn(usize) -> (usize, &'a Told, bool) + Copy,
+    ) -> Findings<'a> {
+        tracing::warn!(%error, "the store cannot tell: every limit decides by its if_store_fails");
+        let choice = |hit: usize| of(hit).1.if_store_fails;
+        let mut all = Findings::new();
+        let is_refused = (0..hits.len()).any(|hit| choice(hit) == IfStoreFails::Deny);
+        for (hit, wanted) in hits.iter().enumerate() {
+            let (basis, verdict) = match choice(hit) {
+                IfStoreFails::Deny => (Basis::Closed, Verdict::Deny),
+                IfStoreFails::Allow => (Basis::Open, Verdict::Allow),
+                IfStoreFails::Local => continue,
+            };
+            all.push(without_state(of(hit), wanted.cost, basis, verdict));
+        }
+        let local: Vec<usize> = (0..hits.len()).filter(|&hit| choice(hit) == IfStoreFails::Local).collect();
+        if !local.is_empty() {
+            let mode = if is_refused && mode == Mode::Take { Mode::Peek } else { mode };
+            self.decide_local(mode, hits, &local, nodes, of, &mut all);
+        }
+        all
+    }
+
+    fn decide_local<'a, L: AsRef<Rule>>(
+        &self,
+        mode: Mode,
+        hits: &[Hit<'_, L>],
+        local: &[usize],
+        nodes: u32,
+        of: impl Fn(usize) -> (usize, &'a Told, bool) + Copy,
+        all: &mut Findings<'a>,
+    ) {
+        let share = |hit: usize| self.store.open(&hits[hit].limit.as_ref().share(nodes));
+        let limits: Vec<_> = local.iter().map(|&hit| share(hit)).collect();
+        let own: Hits<'_, _> = (local.iter().zip(&limits))
+            .map(|(&hit, limit)| Hit { limit, key: hits[hit].key, cost: hits[hit].cost })
+            .collect();
+        let answer: Result<Answer, StoreError> = self.store.decide(mode, &own).into_inner();
+        match answer {
+            Ok(answer) => all.extend(findings(&answer, mode, Basis::Local, |hit| of(local[hit]))),
+            Err(_) => all.extend(
+                local.iter().map(|&hit| without_state(of(hit), hits[hit].cost, Basis::Closed, Verdict::Deny)),
+            ),
+        }
+    }
+}
+
+/// What is said without looking at any state.
+fn without_state(of: (usize, &Told, bool), cost: u64, basis: Basis, verdict: Verdict) -> Finding<'_> {
+    let (ask, limit, is_shadow) = of;
+    let capacity = limit.rule.quotas()[0].burst_size();
+    let decision = match verdict {
+        Verdict::Allow => Decision::new(Verdict::Allow, capacity, capacity, 0, 0),
+        _ => Decision::refusal(capacity, Some(RETRY)),
+    };
+    Finding { ask, limit, quota: 0, cost, decision, is_shadow, basis }
+}
+
+/// When to come back while the store is away: soon, since it may be back by then.
+const RETRY: std::time::Duration = std::time::Duration::from_secs(1);

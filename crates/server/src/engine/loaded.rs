@@ -1,0 +1,106 @@
+//! A policy whose limits are open in a store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate::store::{Rule, Store};
+use tollgate_policy::{IfStoreFails, Limit, Policy, Rates};
+
+use super::Tallies;
+use super::tally::Tally;
+
+/// A policy whose limits are open in a store.
+pub struct Loaded<S: Store> {
+    policy: Policy,
+    /// By the number of the rates.
+    opened: Vec<Opened<S>>,
+}
+
+/// A limit that is open in a store, and what there is to tell of it.
+pub struct Opened<S: Store> {
+    pub(super) limit: S::Limit,
+    pub(super) told: Told,
+}
+
+/// What there is to tell of a limit.
+#[derive(Debug)]
+pub struct Told {
+    /// Which limit it is.
+    pub rule: Rule,
+    /// Who looks when the store cannot tell.
+    pub if_store_fails: IfStoreFails,
+    /// As callers are told of it in fields, for each quota; none if its name cannot be said there.
+    pub fields: Vec<tollgate_http::Limit>,
+    pub(super) tally: Arc<Tally>,
+}
+
+impl<S: Store> Loaded<S> {
+    pub(super) fn new(policy: Policy, store: &S, tallies: &mut Tallies) -> Self {
+        let opened = policy.rates().map(|(limit, rates)| {
+            let rule = rule(limit, rates);
+            let names = (rule.domain().into(), rule.name().into());
+            let tally = Arc::clone(tallies.entry(names).or_default());
+            Opened::new(store, rule, limit.if_store_fails(), tally)
+        });
+        let opened = opened.collect();
+        Self { policy, opened }
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Its limits as they are open, by the [number](Rates::number) of their rates.
+    pub fn opened(&self) -> &[Opened<S>] {
+        &self.opened
+    }
+}
+
+/// The rule of some rates of a limit.
+fn rule(limit: &Limit, rates: &Rates) -> Rule {
+    let (first, more) = rates.quotas().split_first().expect("a policy has no limit without a rate");
+    let rule = Rule::new(limit.domain(), limit.name(), *first).with_kind(limit.kind());
+    more.iter().fold(rule, |rule, quota| rule.with_quota(*quota))
+}
+
+impl<S: Store> Opened<S> {
+    pub(super) fn new(store: &S, rule: Rule, if_store_fails: IfStoreFails, tally: Arc<Tally>) -> Self {
+        let limit = store.open(&rule);
+        let fields = fields(&rule).unwrap_or_default();
+        Self { limit, told: Told { rule, if_store_fails, fields, tally } }
+    }
+
+    /// The limit in the store.
+    pub fn limit(&self) -> &S::Limit {
+        &self.limit
+    }
+
+    /// What there is to tell of it.
+    pub fn told(&self) -> &Told {
+        &self.told
+    }
+}
+
+fn fields(rule: &Rule) -> Result<Vec<tollgate_http::Limit>, tollgate_http::NameError> {
+    let field = |quota: &tollgate::Quota| {
+        let name = match rule.quotas().len() {
+            1 => rule.name().to_owned(),
+            _ => format!("{} {quota}", rule.name()),
+        };
+        tollgate_http::Limit::new(&name, rule.kind(), *quota)
+    };
+    rule.quotas().iter().map(field).collect()
+}
+
+impl<S: Store> fmt::Debug for Loaded<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("opened", &self.opened).finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> fmt::Debug for Opened<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.told.rule.fmt(f)
+    }
+}

@@ -1,0 +1,172 @@
+//! What was decided.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate::Decision;
+use tollgate::store::{Answer, Mode};
+
+use super::loaded::Told;
+use super::tally::Outcome;
+
+/// What was decided about everything that was asked together.
+#[derive(Debug)]
+pub struct Ruling<'a> {
+    findings: SmallVec<[Finding<'a>; 2]>,
+    is_allowed: bool,
+}
+
+/// What one quota of one limit says of one ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Finding<'a> {
+    /// Which ask, counted from zero.
+    pub ask: usize,
+    /// The limit.
+    pub limit: &'a Told,
+    /// Which of its quotas, counted from zero.
+    pub quota: usize,
+    /// What the ask costs here.
+    pub cost: u64,
+    /// What it says.
+    pub decision: Decision,
+    /// Whether it only tells.
+    pub is_shadow: bool,
+    /// Who said so.
+    pub basis: Basis,
+}
+
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The store.
+    Store,
+    /// This process alone, since the store could not tell.
+    Local,
+    /// Nobody: the store could not tell, and the limit says to allow then.
+    Open,
+    /// Nobody: the store could not tell, and the limit says to refuse then.
+    Closed,
+}
+
+impl Basis {
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Local => "local",
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl<'a> Ruling<'a> {
+    pub(super) fn new(findings: SmallVec<[Finding<'a>; 2]>) -> Self {
+        let is_allowed = !findings.iter().any(|finding| !finding.is_shadow && finding.is_refusal());
+        Self { findings, is_allowed }
+    }
+
+    pub(super) fn into_findings(self) -> SmallVec<[Finding<'a>; 2]> {
+        self.findings
+    }
+
+    /// Whether all of it is allowed. If not, nothing was taken of what takes all or nothing.
+    pub fn is_allowed(&self) -> bool {
+        self.is_allowed
+    }
+
+    /// What every quota of every limit said, in the order of the asks, the most important limit first; those in shadow come
+    /// after the others.
+    pub fn findings(&self) -> &[Finding<'a>] {
+        &self.findings
+    }
+
+    /// The one that decided: of those that refuse, the one that lasts longest; of those that allow, the one closest to its
+    /// end. None if no limit applies.
+    pub fn decided_by(&self) -> Option<&Finding<'a>> {
+        let enforced = self.findings.iter().filter(|finding| !finding.is_shadow);
+        if self.is_allowed {
+            return enforced.min_by_key(|finding| finding.decision.remaining());
+        }
+        // One that never passes has no time to come back at.
+        enforced
+            .filter(|finding| finding.is_refusal())
+            .max_by_key(|finding| finding.decision.retry_after().unwrap_or(Duration::MAX))
+    }
+
+    /// How long to wait before what was allowed begins, if a queue says so.
+    pub fn delay(&self) -> Duration {
+        let enforced = self.findings.iter().filter(|finding| !finding.is_shadow);
+        enforced.map(|finding| finding.decision.delay()).max().unwrap_or_default()
+    }
+
+    /// When it is worth asking again; none if it is allowed, or will never be.
+    pub fn retry_after(&self) -> Option<Duration> {
+        if self.is_allowed { None } else { self.decided_by()?.decision.retry_after() }
+    }
+
+    /// Whether something was decided without the store.
+    pub fn is_degraded(&self) -> bool {
+        self.findings.iter().any(|finding| finding.basis != Basis::Store)
+    }
+}
+
+impl Finding<'_> {
+    /// Whether it refuses.
+    pub fn is_refusal(&self) -> bool {
+        !self.decision.is_admitted()
+    }
+
+    /// Whether less than a fifth is left.
+    pub fn is_near(&self) -> bool {
+        let (left, limit) = (self.decision.remaining(), self.decision.limit());
+        limit != u64::MAX && left < limit.div_ceil(5)
+    }
+
+    /// What became of the call here, if it all ended so.
+    fn outcome(&self, is_allowed: bool) -> Option<Outcome> {
+        let refuses = self.is_refusal();
+        if !is_allowed && !refuses {
+            return None; // it would have let pass what others refused
+        }
+        Some(match self.basis {
+            Basis::Store if self.is_shadow && refuses => Outcome::ShadowDenied,
+            Basis::Store if refuses => Outcome::Denied,
+            Basis::Store => Outcome::Allowed,
+            Basis::Local if refuses => Outcome::ErrorLocalDenied,
+            Basis::Local => Outcome::ErrorLocalAllowed,
+            Basis::Open => Outcome::ErrorOpen,
+            Basis::Closed => Outcome::ErrorClosed,
+        })
+    }
+}
+
+impl Ruling<'_> {
+    /// Adds it to what is counted of every limit: a limit with several quotas once.
+    pub(super) fn count(&self) {
+        for of_limit in self.findings.chunk_by(|a, b| a.ask == b.ask && std::ptr::eq(a.limit, b.limit)) {
+            let finding = of_limit.iter().find(|finding| finding.is_refusal()).unwrap_or(&of_limit[0]);
+            if let Some(outcome) = finding.outcome(self.is_allowed) {
+                let is_near = outcome == Outcome::Allowed && of_limit.iter().any(Finding::is_near);
+                finding.limit.tally.count(outcome, finding.cost, is_near);
+            }
+        }
+    }
+}
+
+/// What a store said of some hits, each with its place among the asks. If they were to be taken together and were refused, what
+/// those say that would have admitted is as if they had not been asked.
+pub(super) fn findings<'a>(
+    answer: &Answer,
+    mode: Mode,
+    basis: Basis,
+    of: impl Fn(usize) -> (usize, &'a Told, bool),
+) -> impl Iterator<Item = Finding<'a>> {
+    let is_untaken = mode == Mode::Take && !answer.is_admitted();
+    answer.each().iter().map(move |said| {
+        let (ask, limit, is_shadow) = of(said.hit as usize);
+        let (quota, cost) = (said.quota as usize, said.cost);
+        let decision = if is_untaken { said.untaken(&limit.rule) } else { said.decision };
+        Finding { ask, limit, quota, cost, decision, is_shadow, basis }
+    })
+}

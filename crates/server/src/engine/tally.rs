@@ -1,0 +1,94 @@
+//! What is counted of every limit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What became of a call, as a limit saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was allowed.
+    Allowed,
+    /// This limit refused it.
+    Denied,
+    /// It was allowed, though this limit would have refused it if it were enforced.
+    ShadowDenied,
+    /// The store could not tell, and it was allowed.
+    ErrorOpen,
+    /// The store could not tell, and it was refused.
+    ErrorClosed,
+    /// The store could not tell, and this process allowed it by a state of its own.
+    ErrorLocalAllowed,
+    /// The store could not tell, and this process refused it by a state of its own.
+    ErrorLocalDenied,
+}
+
+impl Outcome {
+    /// All there are.
+    pub const ALL: [Self; 7] = [
+        Self::Allowed,
+        Self::Denied,
+        Self::ShadowDenied,
+        Self::ErrorOpen,
+        Self::ErrorClosed,
+        Self::ErrorLocalAllowed,
+        Self::ErrorLocalDenied,
+    ];
+
+    /// As metrics call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::ShadowDenied => "shadow_denied",
+            Self::ErrorOpen => "error_open",
+            Self::ErrorClosed => "error_closed",
+            Self::ErrorLocalAllowed => "error_local_allowed",
+            Self::ErrorLocalDenied => "error_local_denied",
+        }
+    }
+}
+
+/// What was counted of one limit.
+#[derive(Debug, Default)]
+pub struct Tally {
+    calls: [AtomicU64; Outcome::ALL.len()],
+    hits: [AtomicU64; Outcome::ALL.len()],
+    near: AtomicU64,
+}
+
+/// What was counted of a limit, with its name.
+#[derive(Clone, Debug)]
+pub struct Tallied {
+    /// Its domain.
+    pub domain: Arc<str>,
+    /// Its name in it.
+    pub name: Arc<str>,
+    /// What was counted.
+    pub tally: Arc<Tally>,
+}
+
+impl Tally {
+    #[inline]
+    pub(super) fn count(&self, outcome: Outcome, cost: u64, is_near: bool) {
+        self.calls[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        self.hits[outcome as usize].fetch_add(cost, Ordering::Relaxed);
+        if is_near {
+            self.near.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many calls ended so.
+    pub fn calls(&self, outcome: Outcome) -> u64 {
+        self.calls[outcome as usize].load(Ordering::Relaxed)
+    }
+
+    /// What they cost together.
+    pub fn hits(&self, outcome: Outcome) -> u64 {
+        self.hits[outcome as usize].load(Ordering::Relaxed)
+    }
+
+    /// How many calls were allowed that left less than a fifth.
+    pub fn near(&self) -> u64 {
+        self.near.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,187 @@
+//! Listening, and handing connections to workers.
+//!
+//! Every worker is a thread with a runtime of its own: on few cores this takes half the processor time that one runtime over
+//! several threads takes. One more thread accepts connections and gives each to the worker that has the fewest.
+
+mod accept;
+mod stream;
+mod worker;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio_util::sync::CancellationToken;
+use tollgate::store::Store;
+
+pub use stream::Stream;
+
+use crate::access::{Access, Keyring, Keys};
+use crate::engine::{Clerk, Engine};
+use crate::tls::Tls;
+use accept::Acceptor;
+use worker::Crew;
+
+/// A way of speaking with callers.
+pub trait Protocol<S: Store>: Send + Sync + 'static {
+    /// What it is called in logs and metrics.
+    fn name(&self) -> &'static str;
+
+    /// Serves a connection to its end. When it is told to [stop](Stop), it finishes what was asked and ends.
+    fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>>;
+
+    /// What is said to a caller for whom there is no room, before the connection is closed.
+    fn full(&self) -> &'static [u8];
+}
+
+/// A caller, and who decides for them.
+#[derive(Debug)]
+pub struct Connection<S: Store> {
+    /// What is said on both sides.
+    pub stream: Stream,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// What the caller may do.
+    pub access: Access,
+    /// Who decides.
+    pub clerk: Clerk<S>,
+    /// When to end.
+    pub stop: Stop,
+}
+
+/// Tells connections when to end.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    token: CancellationToken,
+}
+
+impl Stop {
+    /// Waits until no more should be begun.
+    pub async fn wait(&self) {
+        self.token.cancelled().await;
+    }
+
+    /// Whether no more should be begun.
+    pub fn is_due(&self) -> bool {
+        self.token.is_cancelled()
+    }
+}
+
+/// What listens, before it does.
+///
+/// # Examples
+/// See the `tollgate` command: `serve`.
+pub struct Server<S: Store> {
+    engine: Engine<S>,
+    doors: Vec<Door<S>>,
+    workers: usize,
+    max_connections: usize,
+    keys: Keys,
+}
+
+/// A protocol, and where it is spoken.
+struct Door<S: Store> {
+    listener: TcpListener,
+    protocol: Arc<dyn Protocol<S>>,
+    tls: Option<Arc<Tls>>,
+}
+
+impl<S: Store> Server<S> {
+    /// A server that listens nowhere yet, with a worker for each core.
+    pub fn new(engine: Engine<S>) -> Self {
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        Self { engine, doors: Vec::new(), workers, max_connections: 10_000, keys: Keys::new(Keyring::open()) }
+    }
+
+    /// With so many workers; at least one.
+    #[must_use]
+    pub fn workers(self, workers: usize) -> Self {
+        Self { workers: workers.max(1), ..self }
+    }
+
+    /// With at most so many connections at once, over all protocols.
+    #[must_use]
+    pub fn max_connections(self, connections: usize) -> Self {
+        Self { max_connections: connections, ..self }
+    }
+
+    /// Where callers may do only what these say; without it, everybody may do everything.
+    #[must_use]
+    pub fn keys(self, keys: Keys) -> Self {
+        Self { keys, ..self }
+    }
+
+    /// Speaks a protocol on an address, over TLS if there is any. Port 0 lets the system choose; the address that it became.
+    ///
+    /// # Errors
+    /// If nobody can listen there.
+    pub fn listen(
+        &mut self,
+        address: SocketAddr,
+        protocol: impl Protocol<S>,
+        tls: Option<Arc<Tls>>,
+    ) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        self.doors.push(Door { listener, protocol: Arc::new(protocol), tls });
+        Ok(address)
+    }
+
+    /// Lets callers in.
+    ///
+    /// # Errors
+    /// If there can be no more threads.
+    pub fn start(self) -> io::Result<Running> {
+        let stop = CancellationToken::new();
+        let (lines, crew) = Crew::start(self.workers, &self.engine, &self.keys, &stop)?;
+        let acceptor = Acceptor::new(self.doors, lines, self.max_connections, stop.clone());
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let front = move || runtime.block_on(acceptor.run());
+        let front = thread::Builder::new().name("tollgate-accept".to_owned()).spawn(front)?;
+        Ok(Running { stop, front, crew })
+    }
+}
+
+/// A server at work, until it is [drained](Self::drain).
+#[derive(Debug)]
+pub struct Running {
+    stop: CancellationToken,
+    front: JoinHandle<io::Result<()>>,
+    crew: Crew,
+}
+
+impl Running {
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        self.crew.connections()
+    }
+
+    /// Lets nobody in any more, and waits at most `patience` for connections to end by themselves. How many had to be cut off.
+    ///
+    /// # Errors
+    /// If a thread could not do its work.
+    pub fn drain(self, patience: Duration) -> io::Result<usize> {
+        self.stop.cancel();
+        let front = self.front.join();
+        let left = self.crew.drain(patience);
+        front.map_err(|_| io::Error::other("the accepting thread panicked"))??;
+        Ok(left)
+    }
+}
+
+impl<S: Store> fmt::Debug for Server<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocols: Vec<_> = self.doors.iter().map(|door| door.protocol.name()).collect();
+        f.debug_struct("Server")
+            .field("protocols", &protocols)
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
+    }
+}
