@@ -11,6 +11,7 @@
 
 mod access;
 mod engine;
+pub mod resp;
 mod server;
 mod tls;
 
