@@ -20,27 +20,29 @@ fn ask<S: Store>(store: &S, quota: Quota, mode: Mode, key: &[u8], cost: u64) -> 
     store.decide_now(mode, &hits).expect("it is in this process").expect("it can tell").decision()
 }
 
-const fn seconds(seconds: u64) -> Option<Duration> {
-    Some(Duration::from_secs(seconds))
-}
-
 #[test]
 fn what_was_used_of_one_quota_is_used_of_all() {
     let (clock, store) = store();
     let used = ask(&store, every(2_000, 5), Mode::Take, b"k", 4);
-    assert_eq!((used.is_allowed(), used.remaining(), used.reset_after()), (true, 1, seconds(8)));
+    assert_eq!(
+        (used.is_allowed(), used.remaining(), used.reset_after()),
+        (true, 1, Some(Duration::from_secs(8)))
+    );
     // Eight seconds of ten are used: two more of one second each fit, and no third.
     for (left, reset) in [(1, 9), (0, 10)] {
         let fast = ask(&store, every(1_000, 10), Mode::Take, b"k", 1);
-        assert_eq!((fast.is_allowed(), fast.remaining(), fast.reset_after()), (true, left, seconds(reset)));
+        assert_eq!(
+            (fast.is_allowed(), fast.remaining(), fast.reset_after()),
+            (true, left, Some(Duration::from_secs(reset)))
+        );
     }
     let refused = ask(&store, every(1_000, 10), Mode::Take, b"k", 1);
     assert_eq!(
         (refused.is_allowed(), refused.retry_after(), refused.reset_after()),
-        (false, seconds(1), seconds(10))
+        (false, Some(Duration::from_secs(1)), Some(Duration::from_secs(10)))
     );
     let narrow = ask(&store, every(1_000, 2), Mode::Take, b"k", 1);
-    assert_eq!((narrow.is_allowed(), narrow.retry_after()), (false, seconds(9)));
+    assert_eq!((narrow.is_allowed(), narrow.retry_after()), (false, Some(Duration::from_secs(9))));
     assert!(ask(&store, every(1_000, 1), Mode::Take, b"other", 1).is_allowed(), "another key");
     clock.advance(Duration::from_secs(9));
     assert!(ask(&store, every(1_000, 2), Mode::Take, b"k", 1).is_allowed());
@@ -50,8 +52,12 @@ fn what_was_used_of_one_quota_is_used_of_all() {
 fn all_that_can_be_done_to_a_limit_can_be_done_here() {
     let (_, store) = store();
     let quota = every(1_000, 10);
-    assert_eq!(ask(&store, quota, Mode::Charge, b"k", 12).reset_after(), seconds(12), "more than there is");
-    assert_eq!(ask(&store, quota, Mode::Peek, b"k", 1).retry_after(), seconds(3));
+    assert_eq!(
+        ask(&store, quota, Mode::Charge, b"k", 12).reset_after(),
+        Some(Duration::from_secs(12)),
+        "more than there is"
+    );
+    assert_eq!(ask(&store, quota, Mode::Peek, b"k", 1).retry_after(), Some(Duration::from_secs(3)));
     assert_eq!(ask(&store, quota, Mode::Refund, b"k", 5).remaining(), 3);
     assert_eq!(ask(&store, quota, Mode::Peek, b"k", 3).remaining(), 0);
     assert!(!ask(&store, quota, Mode::Count, b"k", 4).is_admitted(), "and takes what is left");
@@ -118,5 +124,5 @@ fn a_restart_forgets_nothing() {
     clock.advance(Duration::from_secs(20));
     let refused = ask(&store, every(30_000, 1), Mode::Take, b"k", 1);
     std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!((refused.is_allowed(), refused.retry_after()), (false, seconds(40)));
+    assert_eq!((refused.is_allowed(), refused.retry_after()), (false, Some(Duration::from_secs(40))));
 }

@@ -113,7 +113,7 @@ fn node_redis_and_ioredis_ask() {
     assert_eq!(run(&mut command), "ok\n");
 }
 
-const JAVASCRIPT: &str = r#"
+const JAVASCRIPT: &str = r"
 const assert = require('assert');
 const { createClient } = require('redis');
 const { Redis } = require('ioredis');
@@ -153,7 +153,7 @@ async function ioRedis() {
   await ioRedis();
   console.log('ok');
 })().catch(error => { console.error(error); process.exit(1); });
-"#;
+";
 
 /// Where clients are installed, once for all runs.
 fn place(name: &str) -> PathBuf {
