@@ -13,6 +13,7 @@ mod access;
 mod engine;
 mod http;
 mod metrics;
+pub mod resp;
 mod server;
 mod tls;
 
