@@ -89,7 +89,7 @@ impl<S: Store> Protocol<S> for HttpProtocol {
 const FULL: &str = concat!(
     "HTTP/1.1 503 Service Unavailable\r\n",
     "content-type: application/problem+json\r\n",
-    "content-length: 119\r\n",
+    "content-length: 118\r\n",
     "retry-after: 1\r\n",
     "connection: close\r\n",
     "\r\n",

@@ -47,7 +47,7 @@ fn costs_are_whole_numbers_that_fit() {
     );
     assert_eq!(
         cost("18446744073709551616"),
-        format!("invalid type: floating point `1.8446744073709552e19`, expected {AMOUNT}")
+        format!("invalid type: floating point `1.8446744073709552e+19`, expected {AMOUNT}")
     );
     assert_eq!(cost("1.5"), format!("invalid type: floating point `1.5`, expected {AMOUNT}"));
     assert_eq!(cost("\"1\""), format!("invalid type: string \"1\", expected {AMOUNT}"));
