@@ -37,21 +37,13 @@ fn the_api_is_as_its_document_says() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let mut schemathesis = Command::new(python_with(&["schemathesis==4.32.5"], folder));
     schemathesis.args(["-m", "schemathesis.cli", "run", "--no-color", "--checks", "all"]);
-    schemathesis.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "50", "--max-time", "60"]);
-    schemathesis.args([
-        "--generation-deterministic",
-        "--generation-database",
-        "none",
-        "--request-timeout",
-        "10",
-    ]);
+    schemathesis.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "30", "--max-time", "60"]);
+    schemathesis.args(["--generation-deterministic", "--request-timeout", "10"]);
     let output =
         schemathesis.arg(format!("http://{address}/openapi.json")).current_dir(folder).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(
-        said.contains("10 selected / 10 total") || said.contains("Selected: 10/10"),
-        "all paths were tried:\n{said}"
-    );
+    let is_complete = said.contains("Selected: 9/9") && said.contains("Tested: 9");
+    assert!(is_complete, "all paths but the document's own:\n{said}");
     assert_eq!(running.drain(Duration::from_secs(10)).unwrap(), 0);
 }
