@@ -11,6 +11,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     component("rustfmt", "cargo fmt --version")?;
     component("clippy", "cargo clippy --version")?;
     package("redis-server", "redis-server --version")?;
+    package("python3-venv", "python3 -c 'import ensurepip, venv'")?;
     package("postgresql", "command -v postgres || ls /usr/lib/postgresql/*/bin/postgres")?;
 
     report.step("format", &mut command("cargo fmt --all --check"))?;
@@ -39,7 +40,7 @@ fn component(name: &str, probe: &str) -> Result<(), Failure> {
 }
 
 /// Makes sure that one of the system's packages is there: tests use real servers.
-fn package(name: &str, probe: &str) -> Result<(), Failure> {
+pub(crate) fn package(name: &str, probe: &str) -> Result<(), Failure> {
     if run::works_in_shell(probe) {
         return Ok(());
     }

@@ -6,8 +6,10 @@
 mod port;
 mod postgres;
 mod program;
+mod python;
 mod redis;
 
 pub use port::free_port;
 pub use postgres::Postgres;
+pub use python::python_with;
 pub use redis::{Redis, RedisCluster, RedisSentinel};

@@ -72,7 +72,6 @@ async fn serve_http1<S: Store>(io: Watched, desk: &Rc<Desk<S>>, watch: &Watch) {
     // Twice what is admitted, so that most of what is too large is told so by us. The buffer has a least size.
     builder.max_headers(limits.headers.saturating_mul(2));
     builder.max_buf_size(limits.header_bytes.saturating_mul(2).max(64 * 1024));
-    builder.pipeline_flush(true);
     let service = service_fn(|request| Rc::clone(desk).serve(request));
     let mut connection = builder.serve_connection(TokioIo::new(io), service);
     let shut_down = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
