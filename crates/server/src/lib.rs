@@ -10,10 +10,14 @@
 //! for all of them. A [`Server`] listens, hands connections to its workers, and drains them when it is told to stop.
 
 mod engine;
+mod reload;
 mod server;
+mod snapshots;
 
 pub use engine::{
     Ask, AskError, Basis, Clerk, Engine, Finding, LONGEST_HOLD, LoadProblem, Loaded, Opened, Origin, Outcome,
     PermitId, PermitIdError, PolicyStatus, Ruling, Subject, Tallied, Tally, Told,
 };
+pub use reload::{Reloader, read_policy};
 pub use server::{Connection, Protocol, Running, Server, Stop, Stream};
+pub use snapshots::Snapshots;
