@@ -125,6 +125,11 @@ impl<S: Store> Engine<S> {
         &self.shared.store
     }
 
+    /// The time that it goes by. Decisions go by the store's own clock.
+    pub fn time(&self) -> &Time {
+        &self.shared.time
+    }
+
     /// Somebody who decides, for one connection.
     pub fn clerk(&self) -> Clerk<S> {
         Clerk::new(self)

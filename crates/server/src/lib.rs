@@ -14,6 +14,7 @@ mod engine;
 mod http;
 mod metrics;
 mod reload;
+pub mod resp;
 mod server;
 mod snapshots;
 mod tls;
