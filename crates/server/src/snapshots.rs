@@ -70,7 +70,7 @@ fn save_every(every: Duration, stopped: &Receiver<()>, save: impl Fn() -> io::Re
         match save() {
             Ok(keys) => tracing::debug!(keys, "the store has been saved"),
             Err(error) => {
-                tracing::error!(%error, "the store could not be saved: the next try follows as usual")
+                tracing::error!(%error, "the store could not be saved: the next try follows as usual");
             }
         }
     }
