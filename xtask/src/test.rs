@@ -10,6 +10,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut report = Report::default();
     component("rustfmt", "cargo fmt --version")?;
     component("clippy", "cargo clippy --version")?;
+    package("curl", "curl --version")?;
     package("redis-server", "redis-server --version")?;
     package("python3-venv", "python3 -c 'import ensurepip, venv'")?;
     package("postgresql", "command -v postgres || ls /usr/lib/postgresql/*/bin/postgres")?;

@@ -13,8 +13,10 @@ mod access;
 mod engine;
 mod http;
 mod metrics;
+mod reload;
 pub mod resp;
 mod server;
+mod snapshots;
 mod tls;
 
 pub use access::{Access, Keyring, KeyringError, Keys, Scope, Scopes};
@@ -24,5 +26,7 @@ pub use engine::{
 };
 pub use http::{HttpApi, HttpLimits, HttpProtocol};
 pub use metrics::{Compat, Connected, Meter, Metrics};
+pub use reload::{Reloader, read_policy};
 pub use server::{Connection, Protocol, Running, Server, Stop, Stream};
+pub use snapshots::Snapshots;
 pub use tls::{Tls, TlsError, TlsFiles};

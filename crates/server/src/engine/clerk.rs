@@ -13,7 +13,7 @@ use tollgate_policy::{Cost, Descriptor, IfStoreFails, Scratch};
 
 use super::Engine;
 use super::ask::{Ask, AskError, Subject};
-use super::loaded::{Loaded, Opened};
+use super::loaded::{Loaded, Opened, Told};
 use super::permits::{Held, PermitId};
 use super::ruling::{Basis, Finding, Ruling, findings};
 
