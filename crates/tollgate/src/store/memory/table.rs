@@ -95,7 +95,7 @@ impl<C: Clock> Table<C> {
     pub(super) fn new(sort: Sort, options: &Options, pool: Option<&Arc<Pool>>, clock: &C) -> Self {
         match level_of(sort) {
             Some(make) => Self::Levels(builder(make, options, pool, clock).build()),
-            None => Self::Others(builder(move |quota| sort.any(quota), options, pool, clock).build()),
+            None => Self::Others(builder(move |quota, _| sort.any(quota), options, pool, clock).build()),
         }
     }
 
@@ -111,7 +111,8 @@ impl<C: Clock> Table<C> {
             let (limiter, restored) = builder(make, options, pool, clock).restore(path);
             return (Self::Levels(limiter), restored);
         }
-        let (limiter, restored) = builder(move |quota| sort.any(quota), options, pool, clock).restore(path);
+        let (limiter, restored) =
+            builder(move |quota, _| sort.any(quota), options, pool, clock).restore(path);
         (Self::Others(limiter), restored)
     }
 
@@ -197,23 +198,25 @@ impl<C: Clock> Clone for Table<C> {
     }
 }
 
-/// Makes the algorithm of a quota, if its state is one word.
-fn level_of(sort: Sort) -> Option<impl Fn(Quota) -> AnyLevel + Send + Sync + 'static> {
+/// Makes the algorithm of a quota, if its state is one word. Its windows, if it has any, begin when those of the wall clock do.
+fn level_of(sort: Sort) -> Option<impl Fn(Quota, Duration) -> AnyLevel + Send + Sync + 'static> {
     AnyLevel::new(sort.kind, NOBODYS)?;
-    Some(move |quota| AnyLevel::new(sort.kind, quota).expect("it is one word, whatever the quota"))
+    Some(move |quota, age| {
+        AnyLevel::new(sort.kind, quota).expect("it is one word, whatever the quota").aligned(age)
+    })
 }
 
 /// A table has a quota for keys that have none of their own, and there are no such keys.
 const NOBODYS: Quota = Quota::per_second(1);
 
 fn builder<A: Held, C: Clock>(
-    make: impl Fn(Quota) -> A + Send + Sync + 'static,
+    make: impl Fn(Quota, Duration) -> A + Send + Sync + 'static,
     options: &Options,
     pool: Option<&Arc<Pool>>,
     clock: &C,
 ) -> KeyedBuilder<Owner, A, C> {
     let builder = KeyedLimiter::<Owner>::builder(NOBODYS)
-        .algorithm(make)
+        .aligned_algorithm(make)
         .clock(clock.clone())
         .quota_of(|owner: &Owner| owner.quota)
         .at_cap(options.at_cap);
