@@ -35,10 +35,12 @@ pub(crate) fn machine() -> String {
 
 /// The versions of the peers, as locked.
 pub(crate) fn peers() -> String {
-    const PEERS: [&str; 10] = [
+    const PEERS: [&str; 13] = [
         "ahash",
+        "axum",
         "dashmap",
         "governor",
+        "hyper",
         "leaky-bucket",
         "limitador",
         "pingora-limits",
@@ -46,6 +48,7 @@ pub(crate) fn peers() -> String {
         "ratelimit",
         "throttlecrab",
         "tokio",
+        "tower_governor",
     ];
     let lock = include_str!("../Cargo.lock");
     let mut lines = lock.lines();

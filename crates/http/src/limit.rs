@@ -5,6 +5,7 @@ use std::fmt;
 
 use http::HeaderValue;
 use sfv::{Integer, KeyRef, ListSerializer, StringRef};
+use smallvec::SmallVec;
 use tollgate_core::{Decision, Kind, Quota};
 
 use crate::budget::Unit;
@@ -33,6 +34,8 @@ pub struct Limit {
     unit: Unit,
     /// The `RateLimit-Policy` field that speaks of this limit alone.
     policy_field: HeaderValue,
+    /// How what is left begins in `RateLimit`: `"burst";r=`.
+    left_begins: Box<str>,
 }
 
 /// What is limited.
@@ -62,8 +65,11 @@ impl Limit {
     }
 
     fn with(name: &str, measure: Measure, unit: Unit) -> Result<Self, NameError> {
-        let policy_field = HeaderValue::from_static("");
-        Ok(Self { name: checked(name)?, measure, unit, policy_field }.written())
+        let name = checked(name)?;
+        let mut list = ListSerializer::new();
+        _ = list.bare_item(&name);
+        let left_begins = format!("{};r=", list.finish().unwrap_or_default()).into();
+        Ok(Self { name, measure, unit, policy_field: HeaderValue::from_static(""), left_begins }.written())
     }
 
     /// The same limit, counting something else than requests.
@@ -82,20 +88,9 @@ impl Limit {
         Standing::new(self, decision)
     }
 
-    /// With the field that does not change from answer to answer.
+    /// With the field that does not change from answer to answer, as since draft 08: `"burst";q=100;w=60`.
     fn written(mut self) -> Self {
         let mut list = ListSerializer::new();
-        self.write_policy(&mut list, None);
-        self.policy_field = field_value(list);
-        self
-    }
-
-    pub(crate) fn policy_field(&self) -> HeaderValue {
-        self.policy_field.clone()
-    }
-
-    /// As since draft 08: `"burst";q=100;w=60`.
-    pub(crate) fn write_policy(&self, list: &mut ListSerializer<String>, partition_key: Option<&[u8]>) {
         let mut item = list.bare_item(&self.name).parameter(KeyRef::constant("q"), integer(self.count()));
         if let Some(unit) = word_of(self.unit) {
             item = item.parameter(KeyRef::constant("qu"), unit);
@@ -103,14 +98,17 @@ impl Limit {
         if let Some(window) = self.window_seconds() {
             item = item.parameter(KeyRef::constant("w"), integer(window));
         }
-        if let Some(key) = partition_key {
-            item = item.parameter(KeyRef::constant("pk"), key);
-        }
         _ = item.finish();
+        self.policy_field = field_value(list);
+        self
     }
 
-    pub(crate) fn name_item(&self) -> &StringRef {
-        &self.name
+    pub(crate) fn policy_field(&self) -> &HeaderValue {
+        &self.policy_field
+    }
+
+    pub(crate) fn left_begins(&self) -> &str {
+        &self.left_begins
     }
 
     pub(crate) fn is_unlimited(&self) -> bool {
@@ -149,6 +147,29 @@ impl Limit {
 
 /// The longest span that is ever told, 31 years. From 10^9 seconds on, readers that guess take a number for a date.
 pub(crate) const LONGEST_SECONDS: u64 = 999_999_999;
+
+/// The text of a field on its way. Most fit here; then it is copied once, to where it is sent from.
+pub(crate) type Text = SmallVec<[u8; 128]>;
+
+/// Writes a number as structured fields can say it: at most fifteen digits.
+pub(crate) fn push_number(text: &mut Text, number: u64) {
+    let (start, mut rest) = (text.len(), number.min(MOST));
+    loop {
+        text.push(b'0' + (rest % 10) as u8);
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    text[start..].reverse();
+}
+
+/// What structured fields can count to.
+const MOST: u64 = 999_999_999_999_999;
+
+pub(crate) fn text_value(text: &Text) -> HeaderValue {
+    HeaderValue::from_bytes(text).expect("structured fields are printable ASCII")
+}
 
 /// A number as structured fields can say it: at most fifteen digits.
 pub(crate) fn integer(number: u64) -> Integer {

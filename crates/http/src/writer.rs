@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sfv::{DictSerializer, KeyRef, ListSerializer};
+use sfv::{DictSerializer, ItemSerializer, KeyRef, ListSerializer};
 
-use crate::limit::{LONGEST_SECONDS, field_value, integer};
+use crate::limit::{LONGEST_SECONDS, Text, field_value, integer, push_number, text_value};
 use crate::standing::Standing;
 
 /// In which words limits are told.
@@ -123,41 +123,56 @@ const X_RATELIMIT: [HeaderName; 3] = [
 ];
 
 fn today(standings: &[Standing<'_>], headers: &mut HeaderMap) {
-    let mut told = told(standings).peekable();
-    if told.peek().is_none() {
+    let mut all = told(standings);
+    let Some(first) = all.next() else {
         return;
-    }
-    let mut limits = ListSerializer::new();
-    told.for_each(|standing| write_limit(standing, &mut limits));
-    headers.append(RATELIMIT, field_value(limits));
-    headers.append(RATELIMIT_POLICY, policies(standings));
-}
-
-/// `"burst";r=50;t=30`
-fn write_limit(standing: &Standing<'_>, list: &mut ListSerializer<String>) {
-    let name = standing.limit().name_item();
-    let mut item = list.bare_item(name).parameter(KeyRef::constant("r"), integer(standing.available()));
-    if let Some(window) = standing.effective_window() {
-        item = item.parameter(KeyRef::constant("t"), integer(whole_seconds(window)));
-    }
-    if let Some(key) = standing.key() {
-        item = item.parameter(KeyRef::constant("pk"), key);
-    }
-    _ = item.finish();
-}
-
-fn policies(standings: &[Standing<'_>]) -> HeaderValue {
+    };
     // By far the most frequent case, and the same for every answer.
-    if let [only] = standings
-        && only.key().is_none()
-    {
-        return only.limit().policy_field();
-    }
-    let mut list = ListSerializer::new();
+    let is_alone = all.next().is_none() && first.key().is_none();
+    let policies = if is_alone { first.limit().policy_field().clone() } else { policies_of(standings) };
+    headers.append(RATELIMIT, left_of(standings));
+    headers.append(RATELIMIT_POLICY, policies);
+}
+
+/// `"burst";r=50;t=30, "daily";r=700;t=50000`
+fn left_of(standings: &[Standing<'_>]) -> HeaderValue {
+    let mut text = Text::new();
     for standing in told(standings) {
-        standing.limit().write_policy(&mut list, standing.key());
+        begin_item(&mut text);
+        text.extend_from_slice(standing.limit().left_begins().as_bytes());
+        push_number(&mut text, standing.available());
+        if let Some(window) = standing.effective_window() {
+            text.extend_from_slice(b";t=");
+            push_number(&mut text, whole_seconds(window));
+        }
+        push_key(&mut text, standing);
     }
-    field_value(list)
+    text_value(&text)
+}
+
+/// `"burst";q=100;w=60, "daily";q=1000;w=86400`
+fn policies_of(standings: &[Standing<'_>]) -> HeaderValue {
+    let mut text = Text::new();
+    for standing in told(standings) {
+        begin_item(&mut text);
+        text.extend_from_slice(standing.limit().policy_field().as_bytes());
+        push_key(&mut text, standing);
+    }
+    text_value(&text)
+}
+
+fn begin_item(text: &mut Text) {
+    if !text.is_empty() {
+        text.extend_from_slice(b", ");
+    }
+}
+
+/// `;pk=:a2V5:`, if whose share it is shall be told.
+fn push_key(text: &mut Text, standing: &Standing<'_>) {
+    if let Some(key) = standing.key() {
+        text.extend_from_slice(b";pk=");
+        text.extend_from_slice(ItemSerializer::new().bare_item(key).finish().as_bytes());
+    }
 }
 
 fn draft7(standings: &[Standing<'_>], headers: &mut HeaderMap) {
@@ -210,16 +225,19 @@ fn numbers(standings: &[Standing<'_>]) -> Option<Numbers> {
 
 impl Numbers {
     fn write(&self, [limit, remaining, reset]: [HeaderName; 3], headers: &mut HeaderMap) {
-        headers.insert(limit, self.limit.min(MOST).into());
-        headers.insert(remaining, self.remaining.min(MOST).into());
+        headers.insert(limit, number_value(self.limit));
+        headers.insert(remaining, number_value(self.remaining));
         if let Some(seconds) = self.reset {
-            headers.insert(reset, seconds.into());
+            headers.insert(reset, number_value(seconds));
         }
     }
 }
 
-/// What structured fields can count to.
-const MOST: u64 = 999_999_999_999_999;
+fn number_value(number: u64) -> HeaderValue {
+    let mut text = Text::new();
+    push_number(&mut text, number);
+    text_value(&text)
+}
 
 /// `100;w=60, 1000;w=3600`, the tightest first.
 ///

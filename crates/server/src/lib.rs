@@ -9,11 +9,15 @@
 //! Every protocol turns what it hears into [`Ask`]s and says a [`Ruling`] in its own words; what is decided, and how, is the same
 //! for all of them. A [`Server`] listens, hands connections to its workers, and drains them when it is told to stop.
 
+mod access;
 mod engine;
 mod server;
+mod tls;
 
+pub use access::{Access, Keyring, KeyringError, Keys, Scope, Scopes};
 pub use engine::{
     Ask, AskError, Basis, Clerk, Engine, Finding, LONGEST_HOLD, LoadProblem, Loaded, Opened, Origin, Outcome,
     PermitId, PermitIdError, PolicyStatus, Ruling, Subject, Tallied, Tally, Told,
 };
 pub use server::{Connection, Protocol, Running, Server, Stop, Stream};
+pub use tls::{Tls, TlsError, TlsFiles};

@@ -22,7 +22,9 @@ use tollgate::store::Store;
 
 pub use stream::Stream;
 
+use crate::access::{Access, Keyring, Keys};
 use crate::engine::{Clerk, Engine};
+use crate::tls::Tls;
 use accept::Acceptor;
 use worker::Crew;
 
@@ -45,6 +47,8 @@ pub struct Connection<S: Store> {
     pub stream: Stream,
     /// The other end.
     pub peer: SocketAddr,
+    /// What the caller may do.
+    pub access: Access,
     /// Who decides.
     pub clerk: Clerk<S>,
     /// When to end.
@@ -78,19 +82,21 @@ pub struct Server<S: Store> {
     doors: Vec<Door<S>>,
     workers: usize,
     max_connections: usize,
+    keys: Keys,
 }
 
 /// A protocol, and where it is spoken.
 struct Door<S: Store> {
     listener: TcpListener,
     protocol: Arc<dyn Protocol<S>>,
+    tls: Option<Arc<Tls>>,
 }
 
 impl<S: Store> Server<S> {
     /// A server that listens nowhere yet, with a worker for each core.
     pub fn new(engine: Engine<S>) -> Self {
         let workers = thread::available_parallelism().map_or(1, usize::from);
-        Self { engine, doors: Vec::new(), workers, max_connections: 10_000 }
+        Self { engine, doors: Vec::new(), workers, max_connections: 10_000, keys: Keys::new(Keyring::open()) }
     }
 
     /// With so many workers; at least one.
@@ -105,15 +111,26 @@ impl<S: Store> Server<S> {
         Self { max_connections: connections, ..self }
     }
 
-    /// Speaks a protocol on an address. Port 0 lets the system choose; the address that it became.
+    /// Where callers may do only what these say; without it, everybody may do everything.
+    #[must_use]
+    pub fn keys(self, keys: Keys) -> Self {
+        Self { keys, ..self }
+    }
+
+    /// Speaks a protocol on an address, over TLS if there is any. Port 0 lets the system choose; the address that it became.
     ///
     /// # Errors
     /// If nobody can listen there.
-    pub fn listen(&mut self, address: SocketAddr, protocol: impl Protocol<S>) -> io::Result<SocketAddr> {
+    pub fn listen(
+        &mut self,
+        address: SocketAddr,
+        protocol: impl Protocol<S>,
+        tls: Option<Arc<Tls>>,
+    ) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        self.doors.push(Door { listener, protocol: Arc::new(protocol) });
+        self.doors.push(Door { listener, protocol: Arc::new(protocol), tls });
         Ok(address)
     }
 
@@ -123,7 +140,7 @@ impl<S: Store> Server<S> {
     /// If there can be no more threads.
     pub fn start(self) -> io::Result<Running> {
         let stop = CancellationToken::new();
-        let (lines, crew) = Crew::start(self.workers, &self.engine, &stop)?;
+        let (lines, crew) = Crew::start(self.workers, &self.engine, &self.keys, &stop)?;
         let acceptor = Acceptor::new(self.doors, lines, self.max_connections, stop.clone());
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let front = move || runtime.block_on(acceptor.run());

@@ -124,21 +124,26 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     #[allow(clippy::inline_always, reason = "a call costs a sixth of it; cargo xtask bench keyed")]
     #[must_use = "what is not allowed should not be done"]
     pub fn allow(&self, key: &K) -> bool {
-        self.allow_at(key, self.now())
+        self.allow_when(key, || self.now())
     }
 
     /// [`allow`](Self::allow) at an explicit time.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a call costs a sixth of it; cargo xtask bench keyed")]
     pub fn allow_at(&self, key: &K, now: Tick) -> bool {
-        let now = self.tick(now);
-        let decide = |algorithm: &A, state: &mut A::State| {
+        self.allow_when(key, || now)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a call costs a sixth of it; cargo xtask bench keyed")]
+    fn allow_when(&self, key: &K, now: impl Fn() -> Tick) -> bool {
+        let decide = |algorithm: &A, state: &mut A::State, now| {
             let allowed = algorithm.allow(state, now);
             (allowed, allowed)
         };
-        match self.ask(self.store.seed.print(key), now, decide) {
+        match self.ask(self.store.seed.print(key), &now, decide) {
             Some(allowed) => allowed,
-            None => self.take(key, now, Ask::now(1), false).0.is_allowed(),
+            None => self.take(key, self.tick(now()), Ask::now(1), false).0.is_allowed(),
         }
     }
 
@@ -146,19 +151,19 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     #[inline]
     #[must_use = "what is not allowed should not be done"]
     pub fn allow_n(&self, key: &K, n: u64) -> bool {
-        self.allow_n_at(key, n, self.now())
+        self.decide(key, self.store.seed.print(key), || self.now(), Ask::now(n), false).is_allowed()
     }
 
     /// [`allow_n`](Self::allow_n) at an explicit time.
     #[inline]
     pub fn allow_n_at(&self, key: &K, n: u64, now: Tick) -> bool {
-        self.decide(key, self.store.seed.print(key), self.tick(now), Ask::now(n), false).is_allowed()
+        self.decide(key, self.store.seed.print(key), || now, Ask::now(n), false).is_allowed()
     }
 
     /// Whether one may happen now for `key`, and everything a caller may want to know with that.
     #[inline]
     pub fn check(&self, key: &K) -> Decision {
-        self.check_at(key, self.now())
+        self.check_n(key, 1)
     }
 
     /// [`check`](Self::check) at an explicit time.
@@ -170,13 +175,13 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// [`check`](Self::check) for `n`, all of them or none.
     #[inline]
     pub fn check_n(&self, key: &K, n: u64) -> Decision {
-        self.check_n_at(key, n, self.now())
+        self.decide(key, self.store.seed.print(key), || self.now(), Ask::now(n), true)
     }
 
     /// [`check_n`](Self::check_n) at an explicit time.
     #[inline]
     pub fn check_n_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        self.decide(key, self.store.seed.print(key), self.tick(now), Ask::now(n), true)
+        self.decide(key, self.store.seed.print(key), || now, Ask::now(n), true)
     }
 
     /// [`check`](Self::check) for many keys with one reading of the clock, each on its own; `each` gets the answers in
@@ -202,7 +207,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`check_many`](Self::check_many) at an explicit time.
     pub fn check_many_at(&self, keys: &[&K], now: Tick, mut each: impl FnMut(usize, Decision)) {
-        let (ask, now) = (Ask::now(1), self.tick(now));
+        let ask = Ask::now(1);
         let mut prints = [0; BATCH];
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             for (print, key) in prints.iter_mut().zip(keys) {
@@ -210,7 +215,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                 self.store.shard(*print).prefetch(*print);
             }
             for (index, (print, key)) in prints.iter().zip(keys).enumerate() {
-                each(batch * BATCH + index, self.decide(key, *print, now, ask, true));
+                each(batch * BATCH + index, self.decide(key, *print, || now, ask, true));
             }
         }
     }
@@ -611,29 +616,29 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     #[inline]
-    fn decide(&self, key: &K, print: u64, now: Tick, ask: Ask, is_patient: bool) -> Decision {
-        let decide = |algorithm: &A, state: &mut A::State| {
+    fn decide(&self, key: &K, print: u64, now: impl Fn() -> Tick, ask: Ask, is_patient: bool) -> Decision {
+        let decide = |algorithm: &A, state: &mut A::State, now| {
             let ask = if is_patient { ask.with_patience(algorithm.patience()) } else { ask };
             let decision = algorithm.step(state, now, ask);
             (decision.is_admitted(), decision)
         };
-        match self.ask(print, now, decide) {
+        match self.ask(print, &now, decide) {
             Some(decision) => decision,
-            None => self.take(key, now, ask, is_patient).0,
+            None => self.take(key, self.tick(now()), ask, is_patient).0,
         }
     }
 
-    /// Asks a key that is known, unless somebody must be told of it.
+    /// Asks a key that is known, unless somebody must be told of it. The clock is read while the key's line is under way.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a caller that only wants a yes should not pay for the rest")]
     fn ask<T>(
         &self,
         print: u64,
-        now: Tick,
-        decide: impl FnOnce(&A, &mut A::State) -> (bool, T),
+        now: impl Fn() -> Tick,
+        decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
     ) -> Option<T> {
         let mut shard = self.store.shard(print);
-        let answer = shard.ask(&self.store.common, print, now, decide)?;
+        let answer = shard.ask(&self.store.common, print, || self.tick(now()), decide)?;
         drop(shard);
         Some(answer)
     }

@@ -67,6 +67,14 @@ pub trait Store: Clone + Send + Sync + 'static {
         hits: &[Hit<'_, Self::Limit>],
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
+    /// What [`decide`](Self::decide) would answer, if that is to be had without waiting: for whoever would otherwise have to
+    /// keep a future for the few cases that take a while. `None` says nothing and did nothing, which is all that most stores
+    /// can say; one in this process always answers.
+    fn decide_now(&self, mode: Mode, hits: &[Hit<'_, Self::Limit>]) -> Option<Result<Answer, StoreError>> {
+        _ = (mode, hits);
+        None
+    }
+
     /// Decides as [`Mode::Take`] does; what was admitted can be [settled](Self::settle) with what it really cost.
     ///
     /// # Errors

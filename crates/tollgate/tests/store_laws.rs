@@ -322,3 +322,48 @@ fn the_last_one_goes_to_one_of_many_threads() {
         assert_eq!(admitted, 1, "round {round}");
     }
 }
+
+/// Whatever was asked before: what a limit says of itself when others refused is what it says when it is only looked at.
+#[test]
+fn a_limit_that_others_refused_for_stands_as_if_nobody_had_asked() {
+    let mut random = Rng::with_seed(5);
+    for kind in Kind::ALL {
+        let is_exact =
+            matches!(kind, Kind::TokenBucket | Kind::LeakyBucket | Kind::LeakyQueue | Kind::FixedWindow);
+        let mut refused_after_use = 0;
+        for _ in 0..500 {
+            let (store, clock) = memory();
+            let admits = rule("admits", kind, small_quota(&mut random));
+            let (opened, refuses) =
+                (store.open(&admits), store.open(&Rule::new("d", "refuses", Quota::per_second(0))));
+            for _ in 0..8 {
+                clock.advance(Duration::from_nanos(random.u64(0..3_000_000_000)));
+                let cost = random.u64(1..3);
+                let both = [Hit::new(&opened, b"a").costing(cost), Hit::new(&refuses, b"")];
+                let answer = decide(&store, Mode::Take, &both);
+                assert!(!answer.is_admitted());
+                let said = answer.each()[0];
+                let (told, stands) =
+                    (said.untaken(&admits), decide(&store, Mode::Peek, &[both[0].costing(0)]).decision());
+                if said.decision.is_admitted() {
+                    assert_eq!(told.remaining(), stands.remaining(), "{admits:?}, {said:?}");
+                    assert_eq!(told.limit(), stands.limit());
+                    let reset = |decision: Decision| decision.reset_after().map(|span| span.as_nanos());
+                    match (reset(told), reset(stands)) {
+                        (Some(told), Some(stands)) => assert!(
+                            told.abs_diff(stands) <= 1 && told >= stands,
+                            "{admits:?}, {said:?}: {told} {stands}"
+                        ),
+                        (told, _) => assert!(told.is_none() && !is_exact, "{admits:?}, {said:?}"),
+                    }
+                    refused_after_use += u32::from(stands.remaining() < stands.limit());
+                } else {
+                    assert_eq!(told, said.decision);
+                }
+                _ = decide(&store, Mode::Take, &[Hit::new(&opened, b"a")]);
+            }
+        }
+        let can_be_used_and_admit = !matches!(kind, Kind::LeakyBucket | Kind::LeakyQueue);
+        assert_eq!(refused_after_use > 50, can_be_used_and_admit, "{kind}: {refused_after_use}");
+    }
+}

@@ -168,7 +168,7 @@ impl<'a, S: Store> Case<'a, S> {
         }
         let of = |hit: usize| (wants[hit].ask, self.opened(&wants[hit]).told(), is_shadow);
         match self.engine.store().decide(mode, &hits).await {
-            Ok(answer) => findings(&answer, Basis::Store, of).collect(),
+            Ok(answer) => findings(&answer, mode, Basis::Store, of).collect(),
             Err(error) => self.engine.shared.fallback.decide(mode, &hits, &error, of),
         }
     }
@@ -181,7 +181,9 @@ impl<'a, S: Store> Case<'a, S> {
         }
         let of = |hit: usize| (wants[hit].ask, self.opened(&wants[hit]).told(), false);
         match self.engine.store().acquire(&hits).await {
-            Ok((answer, permit)) => (findings(&answer, Basis::Store, of).collect(), Held::new(permit, asks)),
+            Ok((answer, permit)) => {
+                (findings(&answer, Mode::Take, Basis::Store, of).collect(), Held::new(permit, asks))
+            }
             Err(error) => {
                 (self.engine.shared.fallback.decide(Mode::Take, &hits, &error, of), Held::nothing())
             }

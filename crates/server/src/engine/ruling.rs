@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate::Decision;
-use tollgate::store::Answer;
+use tollgate::store::{Answer, Mode};
 
 use super::loaded::Told;
 use super::tally::Outcome;
@@ -154,15 +154,19 @@ impl Ruling<'_> {
     }
 }
 
-/// What a store said of some hits, each with its place among the asks.
+/// What a store said of some hits, each with its place among the asks. If they were to be taken together and were refused, what
+/// those say that would have admitted is as if they had not been asked.
 pub(super) fn findings<'a>(
     answer: &Answer,
+    mode: Mode,
     basis: Basis,
     of: impl Fn(usize) -> (usize, &'a Told, bool),
 ) -> impl Iterator<Item = Finding<'a>> {
+    let is_untaken = mode == Mode::Take && !answer.is_admitted();
     answer.each().iter().map(move |said| {
         let (ask, limit, is_shadow) = of(said.hit as usize);
-        let (quota, cost, decision) = (said.quota as usize, said.cost, said.decision);
+        let (quota, cost) = (said.quota as usize, said.cost);
+        let decision = if is_untaken { said.untaken(&limit.rule) } else { said.decision };
         Finding { ask, limit, quota, cost, decision, is_shadow, basis }
     })
 }

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use tollgate::store::Store;
 use tollgate_flow::Time;
 
-use super::worker::{Arrival, Lines};
-use super::{Door, Protocol};
+use super::Door;
+use super::worker::{Arrival, Lines, Way};
 
 /// How long to wait when the system lets nobody in: it has no room for more, and may have soon.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -40,9 +40,9 @@ impl<S: Store> Acceptor<S> {
     /// Until it is told to stop.
     pub(super) async fn run(self) -> io::Result<()> {
         let mut doors = JoinSet::new();
-        for Door { listener, protocol } in self.doors {
+        for Door { listener, protocol, tls } in self.doors {
             let listener = TcpListener::from_std(listener)?;
-            doors.spawn(Arc::clone(&self.hall).attend(listener, protocol));
+            doors.spawn(Arc::clone(&self.hall).attend(listener, Way { protocol, tls }));
         }
         self.stop.cancelled().await;
         Ok(())
@@ -50,28 +50,31 @@ impl<S: Store> Acceptor<S> {
 }
 
 impl<S: Store> Hall<S> {
-    async fn attend(self: Arc<Self>, listener: TcpListener, protocol: Arc<dyn Protocol<S>>) {
+    async fn attend(self: Arc<Self>, listener: TcpListener, way: Way<S>) {
         loop {
             match listener.accept().await {
-                Ok((stream, peer)) => self.admit(stream, peer, &protocol),
+                Ok((stream, peer)) => self.admit(stream, peer, &way),
                 Err(error) if is_callers_fault(&error) => {}
                 Err(error) => {
-                    tracing::warn!(protocol = protocol.name(), %error, "no connection can be accepted now");
+                    tracing::warn!(protocol = way.protocol.name(), %error, "no connection can be accepted now");
                     Time::tokio().sleep(PAUSE).await;
                 }
             }
         }
     }
 
-    fn admit(&self, stream: TcpStream, peer: SocketAddr, protocol: &Arc<dyn Protocol<S>>) {
+    fn admit(&self, stream: TcpStream, peer: SocketAddr, way: &Way<S>) {
+        let protocol = &way.protocol;
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             tracing::warn!(protocol = protocol.name(), %peer, "there are too many connections: one is refused");
-            let _ = stream.try_write(protocol.full()); // a new connection has room for a line, if its caller is still there
+            if way.tls.is_none() {
+                let _ = stream.try_write(protocol.full()); // there is room for a line, if the caller is still there
+            }
             return;
         };
         let _ = stream.set_nodelay(true); // which only a caller that is gone can keep from us
         if let Ok(stream) = stream.into_std() {
-            self.lines.send(Arrival { stream, peer, protocol: Arc::clone(protocol), place });
+            self.lines.send(Arrival { stream, peer, way: way.clone(), place });
         }
     }
 }

@@ -17,18 +17,33 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tollgate::store::Store;
+use tollgate_flow::Time;
 use tollgate_flow::fault::catch;
 
 use super::{Connection, Protocol, Stop, Stream};
+use crate::access::{Access, Keys};
 use crate::engine::Engine;
+use crate::tls::{Tls, client_names};
 
 /// A connection on its way to a worker.
 pub(super) struct Arrival<S: Store> {
     pub(super) stream: StdStream,
     pub(super) peer: SocketAddr,
-    pub(super) protocol: Arc<dyn Protocol<S>>,
+    pub(super) way: Way<S>,
     /// Its place among all connections, until it ends.
     pub(super) place: OwnedSemaphorePermit,
+}
+
+/// What is spoken on a connection, and over what.
+pub(super) struct Way<S: Store> {
+    pub(super) protocol: Arc<dyn Protocol<S>>,
+    pub(super) tls: Option<Arc<Tls>>,
+}
+
+impl<S: Store> Clone for Way<S> {
+    fn clone(&self) -> Self {
+        Self { protocol: Arc::clone(&self.protocol), tls: self.tls.clone() }
+    }
 }
 
 /// The ways to the workers.
@@ -63,6 +78,7 @@ impl Crew {
     pub(super) fn start<S: Store>(
         count: usize,
         engine: &Engine<S>,
+        keys: &Keys,
         stop: &CancellationToken,
     ) -> io::Result<(Lines<S>, Self)> {
         let (alive, end) = channel();
@@ -72,9 +88,14 @@ impl Crew {
         for number in 0..count {
             let (sender, arrivals) = unbounded_channel();
             let load = Arc::new(AtomicUsize::new(0));
-            let (engine, stop) = (engine.clone(), Stop { token: stop.clone() });
-            let worker =
-                Worker { engine, stop, cut: cut.clone(), load: Arc::clone(&load), alive: alive.clone() };
+            let worker = Worker {
+                engine: engine.clone(),
+                keys: keys.clone(),
+                stop: Stop { token: stop.clone() },
+                cut: cut.clone(),
+                load: Arc::clone(&load),
+                alive: alive.clone(),
+            };
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let name = format!("tollgate-{number}");
             crew.threads
@@ -115,6 +136,7 @@ impl fmt::Debug for Crew {
 /// What a worker knows.
 struct Worker<S: Store> {
     engine: Engine<S>,
+    keys: Keys,
     stop: Stop,
     cut: CancellationToken,
     load: Arc<AtomicUsize>,
@@ -145,18 +167,34 @@ impl<S: Store> Worker<S> {
 
     /// Serves one connection. A mistake of ours ends this connection and no other.
     fn serve(&self, arrival: Arrival<S>) -> impl Future<Output = ()> + use<S> {
-        let Arrival { stream, peer, protocol, place } = arrival;
+        let Arrival { stream, peer, way, place } = arrival;
         let place = Place { load: Arc::clone(&self.load), _among_all: place };
-        let (clerk, stop) = (self.engine.clerk(), self.stop.clone());
+        let (keys, clerk, stop) = (self.keys.clone(), self.engine.clerk(), self.stop.clone());
         async move {
             let _place = place;
-            let Ok(stream) = TcpStream::from_std(stream) else { return };
-            let connection = Connection { stream: Stream::Plain(stream), peer, clerk, stop };
-            if let Err(fault) = catch(protocol.serve(connection)).await {
-                tracing::error!(protocol = protocol.name(), %fault, "a connection ended by a mistake of ours");
+            let (stream, certificate) = match open(stream, way.tls).await {
+                Ok(opened) => opened,
+                Err(error) => return tracing::debug!(%peer, %error, "a connection could not begin"),
+            };
+            let access = Access::new(keys, certificate);
+            let connection = Connection { stream, peer, access, clerk, stop };
+            if let Err(fault) = catch(way.protocol.serve(connection)).await {
+                tracing::error!(protocol = way.protocol.name(), %fault, "a connection ended by a mistake of ours");
             }
         }
     }
+}
+
+/// How long a caller may take to shake hands.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// What is said on the connection, and the names on the certificate that the caller showed.
+async fn open(stream: StdStream, tls: Option<Arc<Tls>>) -> io::Result<(Stream, Option<Vec<String>>)> {
+    let stream = TcpStream::from_std(stream)?;
+    let Some(tls) = tls else { return Ok((Stream::Plain(stream), None)) };
+    let stream = Time::tokio().timeout(HANDSHAKE, tls.accept(stream)).await.map_err(io::Error::other)??;
+    let certificate = client_names(&stream);
+    Ok((Stream::Tls(Box::new(stream)), certificate))
 }
 
 /// A connection's place, which it leaves when it ends.

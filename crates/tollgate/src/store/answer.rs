@@ -4,8 +4,9 @@ use std::fmt;
 use std::slice;
 use std::time::Duration;
 
-use tollgate_core::{Decision, Verdict};
+use tollgate_core::{Decision, Kind, Quota, Verdict};
 
+use super::Rule;
 use crate::gate::Tally;
 use crate::name::Which;
 
@@ -20,6 +21,61 @@ pub struct Said {
     pub cost: u64,
     /// What was said. What admits tells what is left after all of the hits, if they are admitted.
     pub decision: Decision,
+}
+
+impl Said {
+    /// How the limit stands after a refusal. What refused has said so already; what would have admitted was not taken of, since
+    /// others refused: so much more is left, and it will be fresh so much sooner. `rule` is that of the limit.
+    ///
+    /// [`reset_after`](Decision::reset_after) is at most a nanosecond too long; it is `None` where it cannot be told from what
+    /// was said, which is so for all but token buckets, leaky buckets and fixed windows. It is for one hit on this key of the limit.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::store::{Hit, MemoryStore, Mode, Rule, Store};
+    /// use tollgate::{ManualClock, Quota};
+    /// use std::time::Duration;
+    ///
+    /// let store = MemoryStore::builder().clock(ManualClock::new()).build();
+    /// let (many, none) = (Rule::new("api", "many", Quota::per_second(10)), Rule::new("api", "none", Quota::per_second(0)));
+    /// let (opened, closed) = (store.open(&many), store.open(&none));
+    /// let refused = store.decide(Mode::Take, &[Hit::new(&opened, b""), Hit::new(&closed, b"")]).into_inner()?;
+    /// let said = refused.each()[0];
+    /// assert_eq!((said.decision.remaining(), said.untaken(&many).remaining()), (9, 10));
+    /// assert_eq!(said.untaken(&many).reset_after(), Some(Duration::ZERO));
+    /// # Ok::<(), tollgate::store::StoreError>(())
+    /// ```
+    pub fn untaken(&self, rule: &Rule) -> Decision {
+        let Self { cost, decision, .. } = *self;
+        let (limit, left) = (decision.limit(), decision.remaining().saturating_add(cost));
+        if !decision.is_admitted() {
+            return decision;
+        }
+        // What is spaced evenly, one at a time, only admits where nothing was before.
+        let is_spaced = matches!(rule.kind(), Kind::LeakyBucket | Kind::LeakyQueue);
+        if is_spaced || left >= limit {
+            return Decision::new(Verdict::Allow, limit, limit, 0, 0);
+        }
+        let quota = rule.quotas().get(self.quota as usize);
+        let reset = decision
+            .reset_after()
+            .zip(quota)
+            .and_then(|(reset, quota)| sooner(rule.kind(), quota, reset, cost));
+        let reset_ns = reset.map_or(u64::MAX, |span| span.as_nanos() as u64); // as which it was kept
+        Decision::new(Verdict::Allow, limit, left, 0, reset_ns)
+    }
+}
+
+/// The time until a limit that is not fresh is, if so much was not taken; `None` if it cannot be told.
+fn sooner(kind: Kind, quota: &Quota, reset: Duration, cost: u64) -> Option<Duration> {
+    match kind {
+        Kind::TokenBucket => {
+            let refill = u128::from(cost) * quota.period().as_nanos() / u128::from(quota.count().max(1));
+            Some(reset.saturating_sub(Duration::from_nanos(u64::try_from(refill).unwrap_or(u64::MAX))))
+        }
+        Kind::FixedWindow => Some(reset),
+        _ => None,
+    }
 }
 
 /// The answer of a [`Store`](super::Store) about some hits: whether they are admitted, and what every limit said.

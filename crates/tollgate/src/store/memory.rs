@@ -177,7 +177,7 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     #[inline]
-    fn decide_now(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>]) -> Result<Answer, StoreError> {
+    fn answer(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>]) -> Result<Answer, StoreError> {
         let answer = match Asked::alone(hits) {
             Some(asked) => Answer::one(asked.cost, asked.act(mode, self.clock().now(), true)),
             None => self.decide_several(mode, hits)?,
@@ -246,7 +246,12 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     #[inline]
     fn decide(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>]) -> Ready<Result<Answer, StoreError>> {
-        ready(self.decide_now(mode, hits))
+        ready(self.answer(mode, hits))
+    }
+
+    #[inline]
+    fn decide_now(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>]) -> Option<Result<Answer, StoreError>> {
+        Some(self.answer(mode, hits))
     }
 
     fn acquire(

@@ -1,0 +1,67 @@
+//! What a caller may do, by what they have proven.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use super::{Keyring, Scopes};
+
+/// A [`Keyring`] that can be exchanged while the server is at work. Clones share it.
+#[derive(Clone)]
+pub struct Keys {
+    keyring: Arc<ArcSwap<Keyring>>,
+}
+
+impl Keys {
+    /// Goes by this keyring.
+    pub fn new(keyring: Keyring) -> Self {
+        Self { keyring: Arc::new(ArcSwap::from_pointee(keyring)) }
+    }
+
+    /// Goes by another one from now on, for connections that there are as well.
+    pub fn set(&self, keyring: Keyring) {
+        self.keyring.store(Arc::new(keyring));
+    }
+
+    /// The keyring that counts now.
+    pub fn keyring(&self) -> Arc<Keyring> {
+        self.keyring.load_full()
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.keyring.load().fmt(f)
+    }
+}
+
+/// What the caller of a connection has proven so far.
+#[derive(Clone, Debug)]
+pub struct Access {
+    keys: Keys,
+    /// The names on the certificate that was shown, if one was.
+    certificate: Option<Arc<[String]>>,
+}
+
+impl Access {
+    pub(crate) fn new(keys: Keys, certificate: Option<Vec<String>>) -> Self {
+        Self { keys, certificate: certificate.map(Into::into) }
+    }
+
+    /// What the caller may do without a token.
+    pub fn scopes(&self) -> Scopes {
+        self.scopes_by(&self.keys.keyring.load())
+    }
+
+    /// What the caller may do with this token; none if nobody knows it.
+    pub fn with_token(&self, token: &[u8]) -> Option<Scopes> {
+        let keyring = self.keys.keyring.load();
+        Some(keyring.with_token(token)?.and(self.scopes_by(&keyring)))
+    }
+
+    fn scopes_by(&self, keyring: &Keyring) -> Scopes {
+        let proven = self.certificate.as_deref().map(|names| names.iter().map(String::as_str));
+        proven.map_or(Scopes::NONE, |names| keyring.with_certificate(names)).and(keyring.anonymous())
+    }
+}

@@ -1,0 +1,371 @@
+//! The one path on which every protocol decides.
+
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tollgate::store::{
+    Answer, Busy, Hit, MemoryLimit, MemoryPermit, MemoryStore, Mode, Rule, Store, StoreError, Top, Usage,
+};
+use tollgate::{Kind, ManualClock, Quota};
+use tollgate_flow::Time;
+use tollgate_policy::{Descriptor, Policy};
+use tollgate_server::{Ask, AskError, Basis, Clerk, Engine, LoadProblem, Origin, Outcome, PermitId};
+
+type Manual = MemoryStore<ManualClock>;
+
+/// A policy that applies to nobody.
+const NONE: &str = "[limit.none]\nrate = \"1/h\"\nmatch.nobody = \"here\"\n";
+
+fn policy(text: &str) -> Policy {
+    Policy::parse("limits.toml", text).unwrap()
+}
+
+fn engine(text: &str) -> (ManualClock, Engine<Manual>) {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let engine = Engine::in_time(store, policy(text), Origin::default(), Time::of(clock.clone()));
+    (clock, engine)
+}
+
+async fn take<S: Store>(clerk: &mut Clerk<S>, descriptor: &Descriptor<'_>) -> bool {
+    clerk.decide(Mode::Take, &[Ask::policy(descriptor)]).await.unwrap().is_allowed()
+}
+
+async fn left<S: Store>(clerk: &mut Clerk<S>, descriptor: &Descriptor<'_>) -> Vec<u64> {
+    let asks = [Ask::policy(descriptor).costing(0)];
+    let ruling = clerk.decide(Mode::Peek, &asks).await.unwrap();
+    ruling.findings().iter().map(|finding| finding.decision.remaining()).collect()
+}
+
+#[tokio::test]
+async fn all_limits_that_apply_admit_together_or_not_at_all() {
+    let (_, engine) = engine(
+        "[limit.per-ip]\nkey = \"ip\"\nrate = \"5/min\"\n[limit.all]\nrate = [\"3/min\", \"100/h\"]\npriority = -1\n",
+    );
+    let mut clerk = engine.clerk();
+    let ann = Descriptor::new().with("ip", "10.0.0.1");
+    for _ in 0..3 {
+        assert!(take(&mut clerk, &ann).await);
+    }
+    let asks = [Ask::policy(&ann)];
+    let ruling = clerk.decide(Mode::Take, &asks).await.unwrap();
+    assert!(!ruling.is_allowed());
+    let decided = ruling.decided_by().unwrap();
+    assert_eq!((decided.limit.rule.name(), decided.quota), ("all", 0));
+    assert_eq!(ruling.retry_after(), Some(Duration::from_secs(20)));
+    assert_eq!(
+        ruling.findings()[0].decision.remaining(),
+        2,
+        "nothing was taken where there was something left"
+    );
+    drop(ruling);
+    assert_eq!(left(&mut clerk, &ann).await, [2, 0, 97]);
+}
+
+#[tokio::test]
+async fn several_asks_are_decided_together() {
+    let (_, engine) = engine("[limit.per-ip]\nkey = \"ip\"\nrate = \"2/min\"\n");
+    let mut clerk = engine.clerk();
+    let (ann, bob) = (Descriptor::new().with("ip", "1"), Descriptor::new().with("ip", "2"));
+    assert!(take(&mut clerk, &ann).await);
+    let asks = [Ask::policy(&ann).costing(2), Ask::policy(&bob)];
+    let ruling = clerk.decide(Mode::Take, &asks).await.unwrap();
+    assert!(!ruling.is_allowed());
+    let refusals: Vec<_> =
+        ruling.findings().iter().map(|finding| (finding.ask, finding.is_refusal())).collect();
+    assert_eq!(refusals, [(0, true), (1, false)]);
+    drop(ruling);
+    assert_eq!(left(&mut clerk, &bob).await, [2], "a refused call takes nothing");
+}
+
+#[tokio::test]
+async fn what_no_limit_applies_to_is_allowed_and_says_so() {
+    let (_, engine) = engine("[limit.per-ip]\nkey = \"ip\"\nrate = \"2/min\"\n");
+    let elsewhere = Descriptor::in_domain("elsewhere").with("ip", "1");
+    let asks = [Ask::policy(&elsewhere)];
+    let mut clerk = engine.clerk();
+    let ruling = clerk.decide(Mode::Take, &asks).await.unwrap();
+    assert!(ruling.is_allowed() && ruling.findings().is_empty() && ruling.decided_by().is_none());
+}
+
+#[tokio::test]
+async fn a_limit_in_shadow_tells_and_refuses_nobody() {
+    let (_, engine) = engine(
+        "[limit.old]\nrate = \"3/min\"\n[limit.new]\nrate = \"1/min\"\nmode = \"shadow\"\n[limit.newer]\nrate = \"9/min\"\nmode = \"shadow\"\n",
+    );
+    let mut clerk = engine.clerk();
+    let nobody = Descriptor::new();
+    let asks = [Ask::policy(&nobody)];
+    assert!(take(&mut clerk, &nobody).await);
+    let ruling = clerk.decide(Mode::Take, &asks).await.unwrap();
+    assert!(ruling.is_allowed());
+    let said: Vec<_> =
+        ruling.findings().iter().map(|f| (f.limit.rule.name(), f.is_shadow, f.is_refusal())).collect();
+    assert_eq!(said, [("old", false, false), ("new", true, true), ("newer", true, false)]);
+    drop(ruling);
+    assert!(take(&mut clerk, &nobody).await);
+    assert!(!take(&mut clerk, &nobody).await);
+    assert_eq!(
+        left(&mut clerk, &nobody).await,
+        [0, 0, 6],
+        "one in shadow does not keep another from counting"
+    );
+    let calls = |name: &str, outcome| {
+        let all = engine.tallies();
+        all.iter().find(|tallied| &*tallied.name == name).unwrap().tally.calls(outcome)
+    };
+    assert_eq!((calls("old", Outcome::Allowed), calls("old", Outcome::Denied)), (3, 1));
+    assert_eq!((calls("new", Outcome::Allowed), calls("new", Outcome::ShadowDenied)), (1, 2));
+}
+
+#[tokio::test]
+async fn hits_and_what_is_nearly_used_up_are_counted() {
+    let (_, engine) = engine("[limit.all]\nrate = \"10/min\"\n");
+    let mut clerk = engine.clerk();
+    let nobody = Descriptor::new();
+    for (cost, near) in [(5, 0), (3, 0), (1, 1), (4, 1)] {
+        let asks = [Ask::policy(&nobody).costing(cost)];
+        clerk.decide(Mode::Take, &asks).await.unwrap();
+        assert_eq!(engine.tallies()[0].tally.near(), near, "after {cost}");
+    }
+    let tally = &engine.tallies()[0].tally;
+    assert_eq!((tally.hits(Outcome::Allowed), tally.hits(Outcome::Denied)), (9, 4));
+    clerk.decide(Mode::Peek, &[Ask::policy(&nobody)]).await.unwrap();
+    assert_eq!(tally.calls(Outcome::Allowed), 3, "to look is not to take");
+}
+
+#[tokio::test]
+async fn a_limit_of_the_callers_own_needs_no_policy() {
+    let (clock, engine) = engine(NONE);
+    let mut clerk = engine.clerk();
+    let quota = Quota::per_second(2);
+    let opened = clerk.open("own", "uploads", Kind::TokenBucket, quota);
+    for expected in [true, true, false] {
+        let asks = [Ask::limit(&opened, b"ann")];
+        assert_eq!(clerk.decide(Mode::Take, &asks).await.unwrap().is_allowed(), expected);
+    }
+    let again = engine.clerk().open("own", "uploads", Kind::TokenBucket, quota);
+    assert!(
+        !clerk.decide(Mode::Take, &[Ask::limit(&again, b"ann")]).await.unwrap().is_allowed(),
+        "the same state"
+    );
+    let other = clerk.open("own", "downloads", Kind::TokenBucket, quota);
+    assert!(
+        clerk.decide(Mode::Take, &[Ask::limit(&other, b"ann")]).await.unwrap().is_allowed(),
+        "another one"
+    );
+    clock.advance(Duration::from_millis(500));
+    assert!(clerk.decide(Mode::Take, &[Ask::limit(&opened, b"ann")]).await.unwrap().is_allowed());
+    let names: Vec<_> =
+        engine.tallies().iter().map(|tallied| (tallied.domain.clone(), tallied.name.clone())).collect();
+    assert_eq!(
+        names,
+        [("default".into(), "none".into()), ("own".into(), "".into())],
+        "names that strangers choose are no labels"
+    );
+}
+
+#[tokio::test]
+async fn many_own_limits_are_forgotten_by_the_clerk_but_not_by_the_store() {
+    let (_, engine) = engine(NONE);
+    let mut clerk = engine.clerk();
+    for _ in 0..2 {
+        for count in 1..=20 {
+            let opened = clerk.open("own", "", Kind::TokenBucket, Quota::per_minute(count));
+            clerk.decide(Mode::Take, &[Ask::limit(&opened, b"ann")]).await.unwrap();
+        }
+    }
+    let opened = clerk.open("own", "", Kind::TokenBucket, Quota::per_minute(20));
+    let asks = [Ask::limit(&opened, b"ann").costing(0)];
+    let ruling = clerk.decide(Mode::Peek, &asks).await.unwrap();
+    assert_eq!(ruling.findings()[0].decision.remaining(), 18);
+}
+
+#[tokio::test]
+async fn what_is_held_can_be_settled_once_within_its_time() {
+    let (clock, engine) = engine("[limit.tokens]\nrate = \"1000/h\"\n");
+    let mut clerk = engine.clerk();
+    let nobody = Descriptor::new();
+    let asks = [Ask::policy(&nobody).costing(600)];
+    let (ruling, id) = clerk.hold(&asks, Duration::from_secs(10)).await.unwrap();
+    assert!(ruling.is_allowed());
+    drop(ruling);
+    let id = id.unwrap();
+    assert_eq!(engine.held(), 1);
+    assert!(engine.settle(id, &[100]).await.unwrap());
+    assert!(!engine.settle(id, &[0]).await.unwrap(), "only once");
+    assert_eq!(left(&mut clerk, &nobody).await, [900]);
+
+    let (_, late) = clerk.hold(&asks, Duration::from_secs(10)).await.unwrap();
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(engine.held(), 0);
+    assert!(!engine.settle(late.unwrap(), &[0]).await.unwrap(), "too late: it stays taken");
+
+    let (ruling, none) = clerk.hold(&asks, Duration::from_secs(10)).await.unwrap();
+    assert!(!ruling.is_allowed() && none.is_none(), "what is refused is not held");
+}
+
+#[test]
+fn the_name_of_what_is_held_reads_back_and_nothing_else_does() {
+    let text = "00112233445566778899aabbccddeeff";
+    assert_eq!(text.parse::<PermitId>().unwrap().to_string(), text);
+    for bad in
+        ["", "0", "+0112233445566778899aabbccddeeff", "00112233445566778899aabbccddeefg", &text.repeat(2)]
+    {
+        assert!(bad.parse::<PermitId>().is_err(), "{bad:?}");
+    }
+}
+
+#[tokio::test]
+async fn another_policy_keeps_what_stayed_the_same() {
+    let (_, engine) = engine("[limit.a]\nrate = \"2/min\"\n[limit.b]\nrate = \"3/min\"\n");
+    let mut clerk = engine.clerk();
+    let nobody = Descriptor::new();
+    assert!(take(&mut clerk, &nobody).await);
+    let origin = Origin { name: "new.toml".to_owned(), hash: "1".to_owned() };
+    engine.load(policy("[limit.a]\nrate = \"2/min\"\n[limit.b]\nrate = \"4/min\"\n"), origin.clone());
+    assert_eq!(left(&mut clerk, &nobody).await, [1, 4], "the same clerk, at once");
+    assert_eq!(engine.tallies().len(), 2);
+    assert_eq!(engine.tallies()[0].tally.calls(Outcome::Allowed), 1, "what was counted stays");
+
+    engine.load_failed("line 3: no");
+    let status = engine.status();
+    assert_eq!((status.origin, status.loads, status.failures), (origin, 2, 1));
+    assert!(matches!(status.problem, Some(LoadProblem { text, .. }) if text == "line 3: no"));
+    assert_eq!(left(&mut clerk, &nobody).await, [1, 4], "the old one goes on");
+    engine.load(policy(NONE), Origin::default());
+    assert!(engine.status().problem.is_none());
+}
+
+#[tokio::test]
+async fn a_cost_field_without_a_number_is_an_error_and_takes_nothing() {
+    let (_, engine) =
+        engine("[limit.a]\nrate = \"9/min\"\npriority = 1\n[limit.b]\nrate = \"9/min\"\ncost = \"size\"\n");
+    let mut clerk = engine.clerk();
+    let bad = Descriptor::new().with("size", "-1");
+    let error = clerk.decide(Mode::Take, &[Ask::policy(&bad)]).await.unwrap_err();
+    assert!(matches!(&error, AskError::Cost { ask: 0, limit, field } if limit == "b" && field == "size"));
+    assert_eq!(
+        error.to_string(),
+        "limit \"b\" reads the cost from field \"size\", which must be a whole number from 0 to 18446744073709551615"
+    );
+    let good = Descriptor::new().with("size", "4");
+    assert!(take(&mut clerk, &good).await);
+    let size_0 = Descriptor::new().with("size", "0");
+    assert_eq!(left(&mut clerk, &size_0).await, [8, 5]);
+}
+
+/// A store in process that can be away.
+#[derive(Clone)]
+struct Shaky {
+    store: Manual,
+    is_away: Arc<AtomicBool>,
+}
+
+impl Shaky {
+    fn check(&self) -> Result<(), StoreError> {
+        let is_away = self.is_away.load(Ordering::Relaxed);
+        if is_away { Err(StoreError::transient("it is away")) } else { Ok(()) }
+    }
+}
+
+#[allow(refining_impl_trait, reason = "it is in process")]
+impl Store for Shaky {
+    type Limit = MemoryLimit<ManualClock>;
+    type Permit = MemoryPermit<ManualClock>;
+
+    fn open(&self, rule: &Rule) -> Self::Limit {
+        self.store.open(rule)
+    }
+
+    fn decide(&self, mode: Mode, hits: &[Hit<'_, Self::Limit>]) -> Ready<Result<Answer, StoreError>> {
+        ready(self.check().and_then(|()| self.store.decide(mode, hits).into_inner()))
+    }
+
+    fn acquire(
+        &self,
+        hits: &[Hit<'_, Self::Limit>],
+    ) -> Ready<Result<(Answer, Option<Self::Permit>), StoreError>> {
+        ready(self.check().and_then(|()| self.store.acquire(hits).into_inner()))
+    }
+
+    fn settle(&self, permit: Self::Permit, actual: &[u64]) -> Ready<Result<(), StoreError>> {
+        ready(self.check().and_then(|()| self.store.settle(permit, actual).into_inner()))
+    }
+
+    fn reset(&self, limit: &Self::Limit, key: &[u8]) -> Ready<Result<bool, StoreError>> {
+        self.store.reset(limit, key)
+    }
+
+    fn usage(&self) -> Ready<Result<Usage, StoreError>> {
+        self.store.usage()
+    }
+
+    fn busiest(&self, top: Top, n: usize) -> Ready<Result<Vec<Busy>, StoreError>> {
+        self.store.busiest(top, n)
+    }
+}
+
+fn shaky(text: &str) -> (Engine<Shaky>, Arc<AtomicBool>) {
+    let is_away = Arc::new(AtomicBool::new(false));
+    let store = MemoryStore::builder().clock(ManualClock::new()).build();
+    let engine = Engine::new(Shaky { store, is_away: Arc::clone(&is_away) }, policy(text), Origin::default());
+    (engine, is_away)
+}
+
+#[tokio::test]
+async fn every_limit_says_what_to_do_while_the_store_is_away() {
+    let text = |choice: &str| format!("if_store_fails = \"{choice}\"\n[limit.all]\nrate = \"1/h\"\n");
+    let nobody = Descriptor::new();
+    let asks = [Ask::policy(&nobody)];
+    for (choice, expected, basis) in [
+        ("allow", [true, true], Basis::Open),
+        ("deny", [false, false], Basis::Closed),
+        ("local", [true, false], Basis::Local),
+    ] {
+        let (engine, is_away) = shaky(&text(choice));
+        let mut clerk = engine.clerk();
+        is_away.store(true, Ordering::Relaxed);
+        for expected in expected {
+            let ruling = clerk.decide(Mode::Take, &asks).await.unwrap();
+            assert_eq!((ruling.is_allowed(), ruling.is_degraded()), (expected, true), "{choice}");
+            assert_eq!(ruling.findings()[0].basis, basis, "{choice}");
+            assert_eq!(ruling.retry_after().is_some(), !expected, "{choice}");
+        }
+        is_away.store(false, Ordering::Relaxed);
+        let ruling = clerk.decide(Mode::Take, &asks).await.unwrap();
+        assert!(ruling.is_allowed() && !ruling.is_degraded(), "{choice}: as if nothing had been");
+    }
+}
+
+#[tokio::test]
+async fn a_limit_that_refuses_without_the_store_keeps_the_others_from_taking() {
+    let (engine, is_away) = shaky(
+        "[limit.local]\nrate = \"1/h\"\n[limit.closed]\nrate = \"1/h\"\nif_store_fails = \"deny\"\nmatch.kind = \"write\"\n",
+    );
+    is_away.store(true, Ordering::Relaxed);
+    let mut clerk = engine.clerk();
+    let (write, read) = (Descriptor::new().with("kind", "write"), Descriptor::new().with("kind", "read"));
+    assert!(!take(&mut clerk, &write).await);
+    assert!(take(&mut clerk, &read).await);
+    assert!(!take(&mut clerk, &read).await);
+}
+
+#[tokio::test]
+async fn what_is_held_without_the_store_has_nothing_to_settle() {
+    let (engine, is_away) = shaky("if_store_fails = \"allow\"\n[limit.all]\nrate = \"5/h\"\n");
+    is_away.store(true, Ordering::Relaxed);
+    let mut clerk = engine.clerk();
+    let nobody = Descriptor::new();
+    let (ruling, id) = clerk
+        .hold(&[Ask::policy(&nobody)], Duration::from_secs(9))
+        .await
+        .map(|(r, id)| (r.is_allowed(), id))
+        .unwrap();
+    assert!(ruling);
+    assert!(engine.settle(id.unwrap(), &[3]).await.unwrap());
+    is_away.store(false, Ordering::Relaxed);
+    assert_eq!(left(&mut clerk, &nobody).await, [5]);
+}
