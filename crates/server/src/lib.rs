@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! HTTP/JSON ─┐
-//!            ├─▶ ask ─▶ clerk ─▶ policy: which limits ─▶ store: decide ─▶ ruling ─▶ answer in the caller's words
+//! Envoy RLS ─┼─▶ ask ─▶ clerk ─▶ policy: which limits ─▶ store: decide ─▶ ruling ─▶ answer in the caller's words
 //! RESP      ─┘          └──────────── engine ────────────────────────┘
 //! ```
 //!
@@ -11,6 +11,7 @@
 
 mod access;
 mod engine;
+pub mod rls;
 mod server;
 mod tls;
 
@@ -19,5 +20,6 @@ pub use engine::{
     Ask, AskError, Basis, Clerk, Engine, Finding, LONGEST_HOLD, LoadProblem, Loaded, Opened, Origin, Outcome,
     PermitId, PermitIdError, PolicyStatus, Ruling, Subject, Tallied, Tally, Told,
 };
+pub use rls::{RlsOptions, RlsProtocol};
 pub use server::{Connection, Protocol, Running, Server, Stop, Stream};
 pub use tls::{Tls, TlsError, TlsFiles};
