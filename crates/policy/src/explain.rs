@@ -2,13 +2,20 @@
 
 mod text;
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::choice::{IfStoreFails, Mode};
-use crate::descriptor::Descriptor;
+use crate::compute::Worlds;
+use crate::condition::Condition;
+use crate::descriptor::{Descriptor, Field};
+use crate::entries::write_entry;
+use crate::expression;
 use crate::limit::{Cost, Limit};
 use crate::matcher::Asked;
 use crate::matches::replaced_by;
+use crate::pattern::Pattern;
 use crate::policy::Policy;
 use crate::suggest::did_you_mean;
 
@@ -111,19 +118,25 @@ impl Policy {
         let asked = self.asked(descriptor);
         let in_domain = |rank: &u32| self.limits()[*rank as usize].domain() == descriptor.domain();
         let all: Vec<u32> = (0..self.limits().len() as u32).filter(in_domain).collect();
-        let holds = |rank: u32| {
-            let clauses = self.limits()[rank as usize].clauses();
-            clauses.iter().all(|(field, condition)| condition.holds(asked.value(*field)))
+        let call = Call {
+            worlds: Worlds::new(std::slice::from_ref(descriptor), 0),
+            way: self.way(descriptor),
+            asked,
         };
+        let conditions: HashMap<u32, Vec<ConditionExplained>> =
+            all.iter().map(|&rank| (rank, call.conditions(&self.limits()[rank as usize]))).collect();
+        let holds = |rank: u32| conditions[&rank].iter().all(|condition| condition.holds);
         let is_on = |rank: u32| self.limits()[rank as usize].mode() != Mode::Off;
         let met: Vec<u32> = all.iter().copied().filter(|&rank| is_on(rank) && holds(rank)).collect();
-        let outcome = |rank: u32| match replaced_by(self.limits(), &met, rank) {
+        let outcome = |rank: u32| match replaced_by(self.limits(), met.iter().copied(), rank) {
             _ if !holds(rank) => Outcome::DoesNotMatch,
             _ if !is_on(rank) => Outcome::Off,
             Some(by) => Outcome::ReplacedBy(self.limits()[by as usize].name().to_owned()),
             None => Outcome::Applies,
         };
-        let explain = |&rank: &u32| explain(&self.limits()[rank as usize], &asked, outcome(rank));
+        let explain = |rank: &u32| {
+            call.explain(&self.limits()[*rank as usize], outcome(*rank), conditions[rank].clone())
+        };
         let mut limits: Vec<LimitExplained> = all.iter().map(explain).collect();
         limits.sort_by_key(|limit| match limit.outcome {
             Outcome::Applies => 0,
@@ -140,6 +153,9 @@ impl Policy {
             let help = and(did_you_mean(descriptor.domain(), self.domains()));
             return vec![format!("the domain {:?} has no limits{help}", descriptor.domain())];
         };
+        if self.has_entries(descriptor.domain()) || self.has_expressions(descriptor.domain()) {
+            return Vec::new(); // any field may be looked at
+        }
         fields.sort_unstable();
         let unused = descriptor.fields().iter().map(|field| field.0).filter(|name| !fields.contains(name));
         let hint = |name| {
@@ -149,48 +165,146 @@ impl Policy {
     }
 }
 
-fn explain(limit: &Limit, asked: &Asked<'_>, outcome: Outcome) -> LimitExplained {
-    let draft = limit.draft();
-    let (rates, overridden) = limit.rates_for(asked);
-    let cost = match limit.cost_of(asked) {
-        Cost::Asked => None,
-        Cost::Said(cost) => Some(cost.to_string()),
-        Cost::Unreadable => Some("not a whole number".to_owned()),
-    };
-    let mut key = Vec::new();
-    limit.write_key(asked, &mut key);
-    LimitExplained {
-        name: limit.name().to_owned(),
-        conditions: conditions(limit, asked),
-        mode: limit.mode(),
-        priority: limit.priority(),
-        algorithm: limit.kind().name(),
-        rates: limit.rates()[rates].quotas().iter().map(ToString::to_string).collect(),
-        overridden_by: overridden.map(|at| limit.overridden_field(at).to_owned()),
-        key: (outcome == Outcome::Applies && !draft.key.is_empty()).then(|| shown(&key)),
-        cost,
-        if_store_fails: limit.if_store_fails(),
-        answer: None,
-        outcome,
+/// A call that is explained.
+struct Call<'a, 'd> {
+    asked: Asked<'a>,
+    worlds: Worlds<'a, 'd>,
+    /// Where its entries lead.
+    way: Vec<&'a str>,
+}
+
+impl Call<'_, '_> {
+    fn explain(
+        &self,
+        limit: &Limit,
+        outcome: Outcome,
+        conditions: Vec<ConditionExplained>,
+    ) -> LimitExplained {
+        let (rates, overridden) = limit.rates_for(&self.asked);
+        let cost = match limit.cost_of(&self.asked) {
+            Cost::Asked => None,
+            Cost::Said(cost) => Some(cost.to_string()),
+            Cost::Unreadable => Some("not a whole number".to_owned()),
+        };
+        LimitExplained {
+            name: limit.name().to_owned(),
+            conditions,
+            mode: limit.mode(),
+            priority: limit.priority(),
+            algorithm: limit.kind().name(),
+            rates: limit.rates()[rates].quotas().iter().map(ToString::to_string).collect(),
+            overridden_by: overridden.map(|at| limit.overridden_field(at).to_owned()),
+            key: (outcome == Outcome::Applies).then(|| self.key(limit)).flatten(),
+            cost,
+            if_store_fails: limit.if_store_fails(),
+            answer: None,
+            outcome,
+        }
+    }
+
+    fn key(&self, limit: &Limit) -> Option<String> {
+        let draft = limit.draft();
+        if draft.key.is_empty() && draft.per.is_empty() && draft.entries.is_empty() {
+            return None;
+        }
+        let expression::Outcome::Is(computed) = self.worlds.compute(draft) else { return None };
+        let mut key = Vec::new();
+        limit.write_key(&self.asked, &computed, &mut key);
+        Some(shown(&key))
+    }
+
+    fn conditions(&self, limit: &Limit) -> Vec<ConditionExplained> {
+        let mut all = self.fields(limit);
+        all.extend(self.entries(limit));
+        all.extend(self.expressions(limit));
+        all
+    }
+
+    fn fields(&self, limit: &Limit) -> Vec<ConditionExplained> {
+        let draft = limit.draft();
+        let explain = |(at, (id, condition)): (usize, &(_, Condition))| {
+            let value = self.asked.value(*id);
+            let of_match = draft.conditions.get(at).map(|(name, _)| name);
+            // What follows the conditions of the file are the fields of the key that none of them is about.
+            let field = of_match.or_else(|| limit.key_field(*id)).cloned().unwrap_or_default();
+            ConditionExplained {
+                field,
+                expected: condition.to_string(),
+                found: value.map(shown),
+                holds: condition.holds(value),
+                for_key: of_match.is_none(),
+            }
+        };
+        limit.clauses().iter().enumerate().map(explain).collect()
+    }
+
+    /// An entry holds as far as the way of the descriptor goes by the same texts.
+    fn entries(&self, limit: &Limit) -> Vec<ConditionExplained> {
+        let wanted: Vec<&str> = limit.entries().iter().map(|entry| entry.text.as_str()).collect();
+        let most = if wanted.is_empty() { 0 } else { wanted.len().max(self.asked.entries.len()) };
+        let explain = |at: usize| {
+            let found = self.asked.entries.get(at);
+            let is_on_the_way = self.way.get(..at) == wanted.get(..at);
+            let expected = match (wanted.get(at), self.way.get(at), found) {
+                (None, ..) => "absent".to_owned(),
+                (Some(text), Some(taken), Some(found))
+                    if is_on_the_way && text != taken && fits(text, found) =>
+                {
+                    format!("{text:?}, unless it is {taken:?}")
+                }
+                (Some(text), ..) => format!("{text:?}"),
+            };
+            ConditionExplained {
+                field: format!("entry {}", at + 1),
+                expected,
+                found: found.map(|found| shown(&whole(found))),
+                holds: is_on_the_way && wanted.get(at).is_some() && wanted.get(at) == self.way.get(at),
+                for_key: false,
+            }
+        };
+        (0..most).map(explain).collect()
+    }
+
+    fn expressions(&self, limit: &Limit) -> Vec<ConditionExplained> {
+        use crate::expression::Outcome::{Failed, Is, Missing};
+        let draft = limit.draft();
+        let explain = |word: &str, text: &str, for_key: bool, (holds, found)| ConditionExplained {
+            field: word.to_owned(),
+            expected: text.to_owned(),
+            found,
+            holds,
+            for_key,
+        };
+        let conditions = draft.when.iter().map(|condition| {
+            let outcome = match self.worlds.of(draft).holds(condition, draft) {
+                Is(truth) => (truth, Some(truth.to_string())),
+                Missing => (false, None),
+                Failed(why) => (false, Some(why)),
+            };
+            explain("when", condition.text(), false, outcome)
+        });
+        let values = draft.per.iter().map(|expression| {
+            let outcome = match self.worlds.of(draft).value(expression, draft) {
+                Is(value) => (true, Some(value)),
+                Missing => (false, None),
+                Failed(why) => (false, Some(why)),
+            };
+            explain("per", expression.text(), true, outcome)
+        });
+        conditions.chain(values).collect()
     }
 }
 
-fn conditions(limit: &Limit, asked: &Asked<'_>) -> Vec<ConditionExplained> {
-    let draft = limit.draft();
-    let explain = |(at, (id, condition)): (usize, &(_, crate::condition::Condition))| {
-        let value = asked.value(*id);
-        let of_match = draft.conditions.get(at).map(|(name, _)| name);
-        // What follows the conditions of the file are the fields of the key that none of them is about.
-        let field = of_match.or_else(|| limit.key_field(*id)).cloned().unwrap_or_default();
-        ConditionExplained {
-            field,
-            expected: condition.to_string(),
-            found: value.map(shown),
-            holds: condition.holds(value),
-            for_key: of_match.is_none(),
-        }
-    };
-    limit.clauses().iter().enumerate().map(explain).collect()
+/// An entry as `key_value`.
+fn whole(entry: &Field<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    write_entry(entry, &mut text);
+    text
+}
+
+/// Whether a text would do for an entry, if there were no other.
+fn fits(text: &str, entry: &Field<'_>) -> bool {
+    text == entry.0 || Pattern::new(text).matches(&whole(entry))
 }
 
 fn shown(value: &[u8]) -> String {

@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use serde_json::Value as Json;
 use tollgate_core::{Kind, Quota};
 
 use crate::choice::{IfStoreFails, Mode};
 use crate::condition::Condition;
+use crate::descriptor::{Descriptor, Field};
 use crate::draft::DraftLimit;
+use crate::entries::{self, Entry, write_entry};
 use crate::matcher::{Asked, FieldId};
+use crate::pattern::Pattern;
 
 /// A limit of a compiled policy.
 #[derive(Debug)]
@@ -17,6 +21,8 @@ pub struct Limit {
     /// What must hold, the fields of the key among it.
     clauses: Vec<(FieldId, Condition)>,
     key: Vec<FieldId>,
+    /// Which of the entries are counted by their stars.
+    shared: Vec<Option<Pattern>>,
     cost: Option<FieldId>,
     rates: Vec<Rates>,
     /// For each field, in order, which of the rates its values have.
@@ -80,6 +86,7 @@ impl Limit {
         let mut limit = Self {
             clauses,
             key,
+            shared: entries::shared(&draft.entries),
             cost,
             rates: vec![Rates { quotas: draft.rates.clone(), number }],
             overrides: Vec::new(),
@@ -153,6 +160,64 @@ impl Limit {
         self.draft.cost.as_deref()
     }
 
+    /// What callers are told it is called: its label, else its name, else, if it has entries, nothing.
+    pub fn label(&self) -> Option<&str> {
+        let name = self.draft.entries.is_empty().then_some(self.name());
+        self.draft.label.as_deref().or(name)
+    }
+
+    /// What programs call it.
+    pub fn id(&self) -> Option<&str> {
+        self.draft.id.as_deref()
+    }
+
+    /// Whatever else belongs to it.
+    pub fn metadata(&self) -> Option<&Json> {
+        self.draft.metadata.as_ref()
+    }
+
+    /// What it asks of the descriptor's entries.
+    pub fn entries(&self) -> &[Entry] {
+        &self.draft.entries
+    }
+
+    /// Whether calls that it refuses are counted, each limit for itself.
+    pub fn counts_refused(&self) -> bool {
+        self.draft.count_refused
+    }
+
+    /// Whether it refuses a call only if all others like it do.
+    pub fn is_quota_mode(&self) -> bool {
+        self.draft.quota_mode
+    }
+
+    /// Whether it looks at a call as a whole, by its first descriptor.
+    pub fn is_once(&self) -> bool {
+        self.draft.once
+    }
+
+    /// Its name for metrics: the domain and then, for a limit with entries, each of them; else its name, all joined with
+    /// dots. Where that was asked for, an entry stands there with its value in the descriptor.
+    pub fn metric_name(&self, descriptor: &Descriptor<'_>) -> String {
+        let mut name = self.domain().to_owned();
+        if self.entries().is_empty() {
+            return name + "." + self.name();
+        }
+        let mut found = descriptor.fields().iter();
+        for entry in self.entries() {
+            name.push('.');
+            match found.next() {
+                Some(field) if entry.in_metrics || self.draft.detailed_metric => {
+                    let mut text = Vec::new();
+                    write_entry(field, &mut text);
+                    name.push_str(&String::from_utf8_lossy(&text));
+                }
+                _ => name.push_str(&entry.text),
+            }
+        }
+        name
+    }
+
     /// Its rates: its own first, then those of its overrides, each once.
     pub fn rates(&self) -> &[Rates] {
         &self.rates
@@ -204,18 +269,44 @@ impl Limit {
     }
 
     /// Writes the key. One value is written as it is; several are joined with commas, those in them being escaped, so that
-    /// different values never make the same key.
-    pub(crate) fn write_key(&self, asked: &Asked<'_>, key: &mut Vec<u8>) {
-        let value = |field: &FieldId| asked.value(*field).unwrap_or_default();
-        match &self.key[..] {
-            [] => {}
-            [field] => key.extend_from_slice(value(field)),
-            [first, others @ ..] => {
-                escape(value(first), key);
-                for field in others {
-                    key.push(b',');
-                    escape(value(field), key);
-                }
+    /// different values never make the same key. `computed` is what came out of its expressions.
+    pub(crate) fn write_key(&self, asked: &Asked<'_>, computed: &[String], key: &mut Vec<u8>) {
+        if self.shared.is_empty() {
+            let fields = self.key.iter().map(|field| asked.value(*field).unwrap_or_default());
+            let values = fields.chain(computed.iter().map(String::as_bytes));
+            return write_parts(self.key.len() + computed.len(), values, key);
+        }
+        for (at, (shared, entry)) in self.shared.iter().zip(asked.entries).enumerate() {
+            if at > 0 {
+                key.push(b',');
+            }
+            write_counted(shared.as_ref(), entry, self.shared.len() == 1, key);
+        }
+    }
+}
+
+/// Writes an entry, or the stars that count it together with others.
+fn write_counted(shared: Option<&Pattern>, entry: &Field<'_>, is_alone: bool, key: &mut Vec<u8>) {
+    let start = key.len();
+    write_entry(entry, key);
+    if let Some(stars) = shared.filter(|stars| stars.matches(&key[start..])) {
+        key.truncate(start);
+        key.extend_from_slice(stars.as_str().as_bytes());
+    }
+    if !is_alone && memchr::memchr2(b',', b'\\', &key[start..]).is_some() {
+        let plain = key.split_off(start);
+        escape(&plain, key);
+    }
+}
+
+fn write_parts<'p>(count: usize, parts: impl Iterator<Item = &'p [u8]>, key: &mut Vec<u8>) {
+    for (at, part) in parts.enumerate() {
+        match (at, count) {
+            (_, 1) => key.extend_from_slice(part),
+            (0, _) => escape(part, key),
+            (_, _) => {
+                key.push(b',');
+                escape(part, key);
             }
         }
     }
@@ -249,7 +340,7 @@ mod tests {
         let fields =
             values.iter().enumerate().map(|(index, value)| (FieldId(index as u32), value.as_slice()));
         let mut key = Vec::new();
-        limit.write_key(&Asked::new(fields), &mut key);
+        limit.write_key(&Asked::new(&[], fields), &[], &mut key);
         key
     }
 
