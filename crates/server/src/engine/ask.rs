@@ -57,6 +57,13 @@ pub enum AskError {
         /// The field.
         field: String,
     },
+    /// Nobody can tell whether a limit applies.
+    Expression {
+        /// The limit.
+        limit: String,
+        /// What is wrong with its expression, or with what it looks at.
+        why: String,
+    },
     /// Too much is held already.
     TooManyHeld {
         /// How much can be.
@@ -71,12 +78,21 @@ impl AskError {
     }
 }
 
+impl AskError {
+    pub(super) fn expression(limit: &Limit, why: &str) -> Self {
+        Self::Expression { limit: limit.name().to_owned(), why: why.to_owned() }
+    }
+}
+
 impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cost { limit, field, .. } => {
                 write!(f, "limit {limit:?} reads the cost from field {field:?}, ")?;
                 write!(f, "which must be a whole number from 0 to {}", u64::MAX)
+            }
+            Self::Expression { limit, why } => {
+                write!(f, "nobody can tell whether limit {limit:?} applies: {why}")
             }
             Self::TooManyHeld { most } => {
                 write!(

@@ -1,7 +1,7 @@
 //! Deciding about some asks.
 
 use smallvec::SmallVec;
-use tollgate::store::{Hit, Mode, Store};
+use tollgate::store::{Hit, Mode, Store, StoreError};
 
 use super::Engine;
 use super::ask::{Ask, AskError, Subject};
@@ -75,8 +75,19 @@ impl<'a, S: Store> Case<'a, S> {
         let of = |hit: usize| self.about(&wants[hit], is_shadow);
         match self.engine.store().decide(mode, &hits).await {
             Ok(answer) => findings(&answer, mode, Basis::Store, of).collect(),
-            Err(error) => self.engine.shared.fallback.decide(mode, &hits, &error, of),
+            Err(error) => self.fall_back(mode, &hits, &error, of),
         }
+    }
+
+    fn fall_back(
+        &self,
+        mode: Mode,
+        hits: &[Hit<'a, S::Limit>],
+        error: &StoreError,
+        of: impl Fn(usize) -> About<'a> + Copy,
+    ) -> Findings<'a> {
+        let nodes = self.engine.store().nodes();
+        self.engine.shared.fallback.decide(mode, hits, nodes, error, of)
     }
 
     pub(super) async fn acquire(&self, wants: &[Want]) -> (Findings<'a>, Held<S>) {
@@ -90,9 +101,7 @@ impl<'a, S: Store> Case<'a, S> {
             Ok((answer, permit)) => {
                 (findings(&answer, Mode::Take, Basis::Store, of).collect(), Held::new(permit, asks))
             }
-            Err(error) => {
-                (self.engine.shared.fallback.decide(Mode::Take, &hits, &error, of), Held::nothing())
-            }
+            Err(error) => (self.fall_back(Mode::Take, &hits, &error, of), Held::nothing()),
         }
     }
 

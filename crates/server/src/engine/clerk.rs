@@ -85,7 +85,8 @@ impl<S: Store> Clerk<S> {
     }
 
     /// Decides as [`Mode::Take`] does; what was allowed is held for `span`, in which it can be
-    /// [settled](Engine::settle) with what it really cost.
+    /// [settled](Engine::settle) with what it really cost. Limits that count what they refuse, and those of which one is
+    /// enough, keep what they have counted.
     ///
     /// # Errors
     /// As [`decide`](Self::decide), or if too much is held already.

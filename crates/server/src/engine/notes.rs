@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
 use tollgate::store::{Mode, Store};
-use tollgate_policy::{Cost, Descriptor, Scratch};
+use tollgate_policy::{Cost, Descriptor, Limit, Policy, Scratch};
 
 use super::ask::{Ask, AskError, Subject};
 use super::loaded::Loaded;
@@ -51,6 +52,8 @@ impl Notes {
     ) -> Result<(), AskError> {
         self.wants.clear();
         self.keys.clear();
+        let mut descriptors: SmallVec<[Descriptor<'_>; 1]> = SmallVec::new();
+        let mut places: SmallVec<[usize; 4]> = SmallVec::new();
         for (place, ask) in asks.iter().enumerate() {
             match &ask.subject {
                 &Subject::Policy(domain, fields) => {
@@ -58,7 +61,8 @@ impl Notes {
                     for (name, value) in fields {
                         descriptor.push(name, value);
                     }
-                    self.read_policy(loaded, place, &descriptor, mode(place), ask.cost)?;
+                    descriptors.push(descriptor);
+                    places.push(place);
                 }
                 Subject::Limit(_, key) => {
                     let (key, cost, mode) = (note_key(&mut self.keys, key), ask.cost, mode(place));
@@ -67,25 +71,33 @@ impl Notes {
                 }
             }
         }
-        Ok(())
+        let asked = |descriptor: usize| (places[descriptor], asks[places[descriptor]].cost);
+        self.read_policy(loaded.policy(), &descriptors, mode, asked)
     }
 
-    fn read_policy<S: Store>(
+    /// Notes what limits of the policy apply. `asked` says which ask a descriptor is, and what that costs.
+    fn read_policy(
         &mut self,
-        loaded: &Loaded<S>,
-        ask: usize,
-        descriptor: &Descriptor<'_>,
-        mode: Mode,
-        asked: u64,
+        policy: &Policy,
+        descriptors: &[Descriptor<'_>],
+        mode: impl Fn(usize) -> Mode,
+        asked: impl Fn(usize) -> (usize, u64),
     ) -> Result<(), AskError> {
-        for found in loaded.policy().matching(descriptor, &mut self.scratch).iter() {
+        let found = policy.matching_all(descriptors, &mut self.scratch);
+        if let Some((limit, why)) = found.failure() {
+            return Err(AskError::expression(limit, why));
+        }
+        for found in found.iter() {
+            let (ask, asked) = asked(found.descriptor());
+            let (limit, mode) = (found.limit(), manner(mode(ask), found.limit()));
             let cost = match found.cost() {
                 Cost::Asked => asked,
                 Cost::Said(cost) => cost,
-                Cost::Unreadable => return Err(AskError::cost(ask, found.limit())),
+                Cost::Unreadable => return Err(AskError::cost(ask, limit)),
             };
             let key = note_key(&mut self.keys, found.key());
-            let want = Want { ask, number: Some(found.rates().number()), key, cost, mode, is_quota: false };
+            let is_quota = limit.is_quota_mode() && matches!(mode, Mode::Take | Mode::Count | Mode::Peek);
+            let want = Want { ask, number: Some(found.rates().number()), key, cost, mode, is_quota };
             self.wants.note(want, found.is_shadow());
         }
         Ok(())
@@ -113,6 +125,11 @@ impl Wants {
         };
         wants.push(want);
     }
+}
+
+/// What a limit does where something is to be taken.
+fn manner(mode: Mode, limit: &Limit) -> Mode {
+    if mode == Mode::Take && limit.counts_refused() { Mode::Count } else { mode }
 }
 
 fn note_key(keys: &mut Vec<u8>, key: &[u8]) -> Range<usize> {

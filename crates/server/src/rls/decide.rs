@@ -56,7 +56,7 @@ fn bring<S: Store>(
     wishes: &[Wish<'_>],
 ) -> SmallVec<[Option<Brought<S>>; 2]> {
     let any = wishes.iter().any(|wish| wish.instead.is_some());
-    let is_known = any && clerk.engine().loaded().policy().domains().any(|known| known == domain);
+    let is_known = any && clerk.engine().loaded().policy().has_domain(domain);
     let bring = |wish: &Wish<'_>| {
         let quota = wish.instead.filter(|_| is_known)?;
         let opened = clerk.open(BROUGHT, "", Kind::FixedWindow, quota);
@@ -86,6 +86,7 @@ fn nobody_can_tell(ruling: &Ruling<'_>) -> bool {
 fn refusal(error: &AskError) -> Status {
     match error {
         AskError::Cost { ask, .. } => Status::invalid_argument(format!("descriptors[{ask}]: {error}")),
+        AskError::Expression { .. } => Status::invalid_argument(error.to_string()),
         AskError::TooManyHeld { .. } => Status::resource_exhausted(error.to_string()),
     }
 }

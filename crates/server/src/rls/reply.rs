@@ -40,7 +40,7 @@ impl Reply<'_, '_, '_> {
     }
 
     fn status(&self, place: usize) -> DescriptorStatus {
-        let Some(finding) = chosen(self.ruling.findings(), place) else { return free() };
+        let Some(finding) = chosen(self.ruling, place) else { return free() };
         let quota = finding.limit.rule.quotas()[finding.quota];
         if quota.is_unlimited() {
             return DescriptorStatus { limit_remaining: u32::MAX, ..free() };
@@ -63,8 +63,8 @@ fn free() -> DescriptorStatus {
 
 /// The one that speaks for a descriptor: of those that refuse, the one that lasts longest; of those that allow, the one with the
 /// least left. One that is not enforced only if there is no other.
-fn chosen<'r, 'a>(findings: &'r [Finding<'a>], place: usize) -> Option<&'r Finding<'a>> {
-    let of_it = || findings.iter().filter(move |finding| finding.ask == place);
+pub(super) fn chosen<'r, 'a>(ruling: &'r Ruling<'a>, place: usize) -> Option<&'r Finding<'a>> {
+    let of_it = || ruling.findings().iter().filter(move |finding| finding.ask == place);
     let enforced = || of_it().filter(|finding| !finding.is_shadow);
     let wait = |finding: &&Finding<'_>| finding.decision.retry_after().unwrap_or(Duration::MAX);
     let least = |finding: &&Finding<'_>| finding.decision.remaining();
@@ -84,7 +84,7 @@ fn limit(finding: &Finding<'_>, quota: Quota) -> RateLimit {
     RateLimit {
         requests_per_unit: u32::try_from(quota.count()).unwrap_or(u32::MAX),
         unit: Unit::of(quota.period()).into(),
-        name: finding.limit.rule.name().to_owned(),
+        name: finding.limit.label.as_deref().unwrap_or_default().to_owned(),
     }
 }
 

@@ -106,7 +106,11 @@ async fn costs_are_those_of_the_descriptor_else_of_the_call_else_one() {
     ask.hits_addend = 4;
     let left = |told: (Code, Vec<crate::rig::Told>)| (told.0, told.1[0].2, told.1[1].2);
     assert_eq!(left(rig.told(ask.clone()).await), (Code::Ok, 1, 4));
-    assert_eq!(left(rig.told(ask).await), (Code::OverLimit, 1, 4), "four do not fit, so the one is not taken");
+    assert_eq!(
+        left(rig.told(ask).await),
+        (Code::OverLimit, 1, 4),
+        "four do not fit, so the one is not taken"
+    );
     let huge = request("web", &[costing(u64::MAX, ip("huge"))]);
     let over = rig.told(huge).await;
     assert_eq!((over.0, over.1[0].2), (Code::OverLimit, 3), "what never fits takes nothing");
@@ -153,7 +157,10 @@ async fn negative_costs_give_back_and_are_never_over() {
     // Whatever becomes of the others.
     rig.ask(request("web", &[costing(3, ip("1")), costing(5, descriptor(&[("path", "/")]))])).await.unwrap();
     let told = rig.told(request("web", &[descriptor(&[("path", "/")]), back(1)])).await;
-    assert_eq!((told.0, told.1[0].0, told.1[1].0, told.1[1].2), (Code::OverLimit, Code::OverLimit, Code::Ok, 1));
+    assert_eq!(
+        (told.0, told.1[0].0, told.1[1].0, told.1[1].2),
+        (Code::OverLimit, Code::OverLimit, Code::Ok, 1)
+    );
 }
 
 #[tokio::test]
@@ -179,7 +186,8 @@ async fn a_limit_that_is_brought_along_replaces_the_configured_one() {
 
 #[tokio::test]
 async fn units_are_told_and_what_has_no_unit_says_so() {
-    let text = |rate: &str| format!("domain = \"d\"\nalgorithm = \"fixed-window\"\n[limit.a]\nrate = \"{rate}\"\n");
+    let text =
+        |rate: &str| format!("domain = \"d\"\nalgorithm = \"fixed-window\"\n[limit.a]\nrate = \"{rate}\"\n");
     let cases = [
         ("7/s", 7, Unit::Second),
         ("7/min", 7, Unit::Minute),
@@ -229,7 +237,11 @@ async fn values_need_not_be_text() {
     for left in [2, 1, 0] {
         assert_eq!(rig.told(with(b"\xff\xfe")).await.1[0].2, left);
     }
-    assert_eq!(rig.told(with(b"\xff\xfe")).await.0, Code::OverLimit, "nobody slips past by sending such bytes");
+    assert_eq!(
+        rig.told(with(b"\xff\xfe")).await.0,
+        Code::OverLimit,
+        "nobody slips past by sending such bytes"
+    );
     assert_eq!(rig.told(with(b"\xff")).await.0, Code::Ok);
 }
 
@@ -241,10 +253,7 @@ async fn fields_and_metadata_come_if_asked_for() {
     let response = rig.ask(ask).await.unwrap();
     let fields: Vec<_> =
         response.response_headers_to_add.iter().map(|field| (&*field.key, &*field.value)).collect();
-    assert_eq!(
-        fields,
-        [("RateLimit-Limit", "3"), ("RateLimit-Remaining", "2"), ("RateLimit-Reset", "40")]
-    );
+    assert_eq!(fields, [("RateLimit-Limit", "3"), ("RateLimit-Remaining", "2"), ("RateLimit-Reset", "40")]);
     let metadata = format!("{:?}", response.dynamic_metadata.unwrap());
     for part in ["\"web\"", "\"ip=1\"", "\"path=/\"", "\"b=c=d\"", "hitsAddend", "NumberValue(2.0)"] {
         assert!(metadata.contains(part), "{part} in {metadata}");

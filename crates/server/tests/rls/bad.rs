@@ -24,7 +24,10 @@ async fn what_makes_no_sense_is_refused_by_name() {
     let cases: Vec<(RateLimitRequest, String)> = vec![
         (request("", &[good.clone()]), "domain is empty: it says whose limits apply".into()),
         (request("web", &[]), "descriptors is empty: there must be at least one".into()),
-        (request(&"d".repeat(1_025), &[good.clone()]), "domain has 1025 bytes: at most 1024 are allowed".into()),
+        (
+            request(&"d".repeat(1_025), &[good.clone()]),
+            "domain has 1025 bytes: at most 1024 are allowed".into(),
+        ),
         (
             request("web", &vec![good.clone(); 101]),
             "descriptors has 101 descriptors: at most 100 are allowed".into(),
@@ -43,7 +46,8 @@ async fn what_makes_no_sense_is_refused_by_name() {
         ),
         (
             raw(b"\xff", Vec::new()),
-            "descriptors[1].entries[0].key is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0".into(),
+            "descriptors[1].entries[0].key is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0"
+                .into(),
         ),
         (
             raw(b"k", vec![b'v'; 64 * 1024 + 1]),

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use tollgate::ManualClock;
 use tollgate::store::{MemoryStore, Store};
-use tollgate::{Clock, ManualClock};
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
 use tollgate_server::rls::messages::{
@@ -23,7 +23,6 @@ pub(crate) const EVENING: Duration = Duration::from_secs(1_794_767_960);
 pub(crate) struct Rig<S: Store> {
     pub(crate) clock: ManualClock,
     pub(crate) engine: Engine<S>,
-    pub(crate) address: SocketAddr,
     pub(crate) channel: Channel,
     running: Option<Running>,
 }
@@ -43,21 +42,30 @@ pub(crate) fn rig_with(text: &str, options: RlsOptions) -> Rig<MemoryStore<Manua
 }
 
 impl<S: Store> Rig<S> {
-    pub(crate) fn start(store: S, clock: ManualClock, text: &str, options: RlsOptions, keyring: Keyring) -> Self {
+    pub(crate) fn start(
+        store: S,
+        clock: ManualClock,
+        text: &str,
+        options: RlsOptions,
+        keyring: Keyring,
+    ) -> Self {
         let engine = Engine::in_time(store, policy(text), Origin::default(), Time::of(clock.clone()));
         let mut server = Server::new(engine.clone()).workers(2).keys(Keys::new(keyring));
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let address = server.listen(nowhere, RlsProtocol::new(options)).unwrap();
+        let address = server.listen(nowhere, RlsProtocol::new(options), None).unwrap();
         let running = Some(server.start().unwrap());
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
-        Self { clock, engine, address, channel, running }
+        Self { clock, engine, channel, running }
     }
 
     pub(crate) async fn ask(&self, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
         self.ask_with(Request::new(request)).await
     }
 
-    pub(crate) async fn ask_with(&self, request: Request<RateLimitRequest>) -> Result<RateLimitResponse, Status> {
+    pub(crate) async fn ask_with(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<RateLimitResponse, Status> {
         let mut grpc = Grpc::new(self.channel.clone());
         grpc.ready().await.unwrap();
         let path = PathAndQuery::from_static("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
@@ -111,8 +119,4 @@ pub(crate) fn costing(hits: u64, descriptor: RateLimitDescriptor) -> RateLimitDe
 
 pub(crate) fn secs(secs: u64) -> Option<Duration> {
     Some(Duration::from_secs(secs))
-}
-
-pub(crate) fn unix(clock: &ManualClock) -> Duration {
-    clock.unix()
 }

@@ -19,7 +19,7 @@ fn gone<T>() -> Ready<Result<T, StoreError>> {
     ready(Err(StoreError::transient("gone for lunch")))
 }
 
-#[allow(refining_impl_trait_reachable)]
+#[allow(refining_impl_trait)]
 impl Store for Down {
     type Limit = MemoryLimit<ManualClock>;
     type Permit = MemoryPermit<ManualClock>;
