@@ -68,7 +68,7 @@ fn limits(http: &Http) -> HttpLimits {
     limits.headers = http.headers.get();
     limits.checks = http.checks.get();
     limits.fields = http.fields.get();
-    limits.key_bytes = http.key_bytes.bytes();
+    limits.key_length = http.key_bytes.bytes();
     limits.head_timeout = http.head_timeout;
     limits.body_timeout = http.body_timeout;
     limits.idle_timeout = http.idle_timeout;
