@@ -1,70 +1,36 @@
 -- Sub-windows: `extra` parts of `period` each, and one more, because the oldest counts in full; at most `depth` in them.
 --
 -- State, packed as doubles: when it was born, the newest part, then number and count of every part that has one, oldest first.
-local sub_windows = {}
 
-local MOST_IN_PARTS = 4503599627370496 -- 2^52
+-- The most that is counted: 2^52.
+local MOST_IN_PARTS = 4503599627370496
 
-function sub_windows.read(t)
+local function sub_windows_read(t)
   local raw = redis.call('GET', t.key)
-  t.tick, t.parts, t.counts, t.used = math.floor(now / t.period), {}, {}, 0
+  local tick, parts, counts, used = math.floor(now / t.period), {}, {}, 0
+  t.tick, t.parts, t.counts = tick, parts, counts
   if not raw then
-    t.born, t.newest = now, t.tick
+    t.newest, t.oldest, t.used = tick, tick, 0
     return
   end
   local all = { struct.unpack('<' .. string.rep('d', #raw / 8), raw) }
-  t.known, t.born, t.newest = true, all[1], all[2]
-  local ahead = (t.newest - t.tick) * t.period > leap
+  local newest, ahead = all[2], (all[2] - tick) * t.period > leap
   if ahead then
-    t.newest, t.born = t.tick, now
+    newest, all[1] = tick, now
   end
-  local oldest = math.max(t.tick, t.newest) - t.extra
+  local oldest = math.max(tick, newest) - t.extra
   for i = 3, #all - 2, 2 do -- after the last pair comes where struct.unpack stopped
-    local part, count = ahead and t.tick or all[i], all[i + 1]
+    local part = ahead and tick or all[i]
+    parts[#parts + 1], counts[#counts + 1] = part, all[i + 1]
     if part >= oldest then
-      t.parts[#t.parts + 1], t.counts[#t.counts + 1] = part, count
-      t.used = t.used + count
+      used = used + all[i + 1]
     end
   end
+  t.known, t.born, t.newest, t.oldest, t.used = true, all[1], newest, oldest, used
 end
 
-function sub_windows.fits(t, size)
+local function sub_windows_fits(t, size)
   return t.newest <= t.tick and t.used + size <= t.depth
-end
-
-function sub_windows.rest(t)
-  return t.newest <= t.tick and math.max(t.depth - t.used, 0) or 0
-end
-
-function sub_windows.raise(t, size)
-  local part, last = math.max(t.tick, t.newest), #t.parts
-  size = math.min(size, MOST_IN_PARTS - t.used)
-  if t.parts[last] == part then
-    t.counts[last] = t.counts[last] + size
-  else
-    t.parts[last + 1], t.counts[last + 1] = part, size
-  end
-  t.newest, t.used = part, t.used + size
-end
-
--- The oldest goes first.
-function sub_windows.lower(t, size)
-  local had = t.used
-  for i = 1, #t.parts do
-    local by = math.min(size, t.counts[i])
-    t.counts[i], t.used, size = t.counts[i] - by, t.used - by, size - by
-  end
-  return t.used < had
-end
-
-function sub_windows.back(t, size)
-  for i = 1, #t.parts do
-    if t.parts[i] == t.mark_at then
-      local by = math.min(size, t.counts[i])
-      t.counts[i], t.used = t.counts[i] - by, t.used - by
-      return by > 0
-    end
-  end
 end
 
 -- The part that follows the last that counts.
@@ -77,37 +43,89 @@ local function forgotten(t)
   return t.newest
 end
 
-function sub_windows.write(t)
+-- What no longer counts beside the newest part is left out.
+local function sub_windows_write(t)
   local all = { t.born, t.newest }
   for i = 1, #t.parts do
-    if t.counts[i] > 0 then
+    if t.counts[i] > 0 and t.parts[i] >= t.newest - t.extra then
       all[#all + 1], all[#all + 2] = t.parts[i], t.counts[i]
     end
   end
   local raw = struct.pack('<' .. string.rep('d', #all), unpack(all))
-  redis.call('SET', t.key, raw, 'PX', math.max(expiry(forgotten(t) * t.period - now), 1))
+  redis.call('SET', t.key, raw, 'PX', expiry(forgotten(t) * t.period - now))
+end
+
+local function sub_windows_take(t, size)
+  local part, last = math.max(t.tick, t.newest), #t.parts
+  size = math.min(size, MOST_IN_PARTS - t.used)
+  if t.parts[last] == part then
+    t.counts[last] = t.counts[last] + size
+  else
+    t.parts[last + 1], t.counts[last + 1] = part, size
+  end
+  t.newest, t.used = part, t.used + size
+  sub_windows_write(t)
+end
+
+-- The first part in which it would fit: when enough of the oldest have left.
+local function part_with_room(t, size)
+  local part, used = math.max(t.tick, t.newest), t.used
+  for i = 1, #t.parts do
+    if used + size <= t.depth then
+      break
+    elseif t.parts[i] >= t.oldest then
+      used, part = used - t.counts[i], t.parts[i] + t.extra + 1
+    end
+  end
+  return part
+end
+
+local function sub_windows_tell(t, fits)
+  return t.used, forgotten(t), fits and t.tick or part_with_room(t, t.cost)
+end
+
+local sub_windows = {
+  read = sub_windows_read,
+  fits = sub_windows_fits,
+  take = sub_windows_take,
+  tell = sub_windows_tell,
+}
+
+-- Only for changes.
+
+sub_windows.write = sub_windows_write
+
+function sub_windows.rest(t)
+  return t.newest <= t.tick and math.max(t.depth - t.used, 0) or 0
+end
+
+-- The oldest goes first.
+function sub_windows.lower(t, size)
+  local had = t.used
+  for i = 1, #t.parts do
+    if t.parts[i] >= t.oldest then
+      local by = math.min(size, t.counts[i])
+      t.counts[i], t.used, size = t.counts[i] - by, t.used - by, size - by
+    end
+  end
+  return t.used < had
+end
+
+function sub_windows.back(t, size)
+  for i = 1, #t.parts do
+    if t.parts[i] == t.mark_at and t.mark_at >= t.oldest then
+      local by = math.min(size, t.counts[i])
+      t.counts[i], t.used = t.counts[i] - by, t.used - by
+      return by > 0
+    end
+  end
 end
 
 function sub_windows.counts(t)
   return t.used > 0
 end
 
+-- So long ago that it is fresh even for a clock that is put back.
 function sub_windows.reset(t)
-  t.parts, t.counts, t.used, t.born = {}, {}, 0, math.max(now, t.born + 1)
-end
-
--- The first part in which it would fit: when enough of the oldest have left.
-local function opening(t, size)
-  local part, used = math.max(t.tick, t.newest), t.used
-  for i = 1, #t.parts do
-    if used + size <= t.depth then
-      break
-    end
-    used, part = used - t.counts[i], math.max(part, t.parts[i] + t.extra + 1)
-  end
-  return part
-end
-
-function sub_windows.tell(t, fits)
-  return t.used, forgotten(t), fits and t.tick or opening(t, t.cost)
+  t.newest, t.parts, t.counts, t.used = -MOST_IN_PARTS, {}, {}, 0
 end

@@ -25,9 +25,10 @@ use wire::Wire;
 
 /// How often the task looks after a connection, and how long the server may take to show that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// The longest pause between two attempts to connect, and the shortest; each is drawn from between them, so that many
+/// The shortest pause between two attempts to connect, and what is added to it at most: how much of that is drawn, so that many
 /// processes do not come back at once.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
+const PAUSE: Duration = Duration::from_millis(50);
+const SPREAD: Duration = Duration::from_millis(200);
 
 /// A connection that is kept up. Clones are the same.
 #[derive(Clone)]
@@ -149,9 +150,12 @@ async fn keep_up(link: Weak<Shared>, broken: Arc<Notify>) {
             Ok(wire) => {
                 shared.status.send_replace(Status::Up(wire.clone()));
                 drop(shared);
-                let why = broke(&wire, &broken).await;
+                let (why, beats) = broke(&wire, &broken).await;
                 if let Some(shared) = link.upgrade() {
                     shared.status.send_replace(Status::Down(why));
+                }
+                if beats == 0 {
+                    tokio::time::sleep(pause()).await; // so that nobody connects as fast as callers come
                 }
             }
             Err(error) => {
@@ -163,22 +167,22 @@ async fn keep_up(link: Weak<Shared>, broken: Arc<Notify>) {
     }
 }
 
-/// Returns when a connection has broken, and says why.
-async fn broke(wire: &Wire, broken: &Notify) -> Arc<str> {
+/// Returns when a connection has broken, and says why, and how many heartbeats it has lasted.
+async fn broke(wire: &Wire, broken: &Notify) -> (Arc<str>, u32) {
+    let mut beats = 0;
     loop {
         tokio::select! {
-            () = broken.notified() => return "the connection broke".into(),
+            () = broken.notified() => return ("the connection broke".into(), beats),
             () = tokio::time::sleep(HEARTBEAT) => {}
         }
-        match tokio::time::timeout(HEARTBEAT, wire.send(&redis::cmd("PING"))).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => return error.to_string().into(),
-            Err(_) => return format!("it did not answer within {HEARTBEAT:?}").into(),
+        match tokio::time::timeout(HEARTBEAT, wire.beat()).await {
+            Ok(Ok(())) => beats += 1,
+            Ok(Err(error)) => return (error.to_string().into(), beats),
+            Err(_) => return (format!("it did not answer within {HEARTBEAT:?}").into(), beats),
         }
     }
 }
 
 fn pause() -> Duration {
-    let (shortest, longest) = PAUSE;
-    shortest + (longest - shortest).mul_f64(fastrand::f64())
+    PAUSE + SPREAD.mul_f64(fastrand::f64())
 }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tollgate_core::{Ask, Decision, Quota, Tick, TokenBucket};
+use tollgate_core::{Ask, Decision, Quota, Step, Tick, TokenBucket};
 
 use crate::cell::{Cell, Held};
 use crate::clock::{Clock, DefaultClock};
@@ -475,6 +475,49 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         drop(shard);
         if comes_back {
             self.store.watchers.tell();
+        }
+    }
+
+    /// Decides about a key by `step`, which may be that of another algorithm as long as it means the same by a state. No state
+    /// becomes less by it; for that there is [`step_down_at`](Self::step_down_at).
+    #[inline]
+    pub(crate) fn step_at(
+        &self,
+        key: &K,
+        now: Tick,
+        step: impl Fn(&A::State, Tick) -> Step<A::Change>,
+    ) -> Decision {
+        let print = self.store.seed.print(key);
+        let decide = |algorithm: &A, state: &mut A::State, now| {
+            let Step { change, decision } = step(state, now);
+            if let Some(change) = change {
+                algorithm.apply(state, change);
+            }
+            (decision.is_admitted(), decision)
+        };
+        self.ask(print, || now, decide).unwrap_or_else(|| self.step_slowly(print, self.tick(now), step))
+    }
+
+    /// [`step_at`](Self::step_at) that gives something back.
+    pub(crate) fn step_down_at(
+        &self,
+        key: &K,
+        now: Tick,
+        step: impl Fn(&A::State, Tick) -> Step<A::Change>,
+    ) -> Decision {
+        self.step_slowly(self.store.seed.print(key), self.tick(now), step)
+    }
+
+    #[cold]
+    fn step_slowly(
+        &self,
+        print: u64,
+        now: Tick,
+        step: impl Fn(&A::State, Tick) -> Step<A::Change>,
+    ) -> Decision {
+        match self.store.on_shard(print, |shard| shard.step(&self.store.common, print, now, step)) {
+            Answer::Decided(decision, _) | Answer::Refused(decision) => decision,
+            _ => Decision::refusal(0, None), // there is no state that such keys could share
         }
     }
 

@@ -712,7 +712,7 @@ mod damage {
                 b"something else".to_vec(),
                 "it is not a snapshot of a limiter, which would begin with \"tollgate\"",
             ),
-            (with(8, &[7]), "it is a snapshot of version 7, and this program reads version 1"),
+            (with(8, &[7]), "it is a snapshot of version 7, and this program reads version 2"),
             (
                 with(28, &[0; 8]),
                 "its keys were hashed in another way; it was saved by another program or on another machine",

@@ -5,14 +5,20 @@
 //! called without another task or clone in between; only if the answer takes a while does a clone wait for it.
 
 mod builder;
+#[cfg(feature = "policy")]
+mod by_policy;
+mod current;
 mod denial;
 mod desk;
 mod error;
 mod future;
+mod judge;
 mod layer;
 mod rules;
 mod service;
 mod settle;
+mod tell;
+mod wants;
 
 pub use builder::{RateLimitBuilder, Unavailable};
 pub use denial::{Denial, Reason};

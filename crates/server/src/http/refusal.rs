@@ -79,6 +79,9 @@ impl Refusal {
         match error {
             AskError::Cost { field, .. } => Self::bad(error.to_string())
                 .at(Place::Pointer(format!("{check}/descriptor/{}", token(field)))),
+            AskError::Expression { .. } => {
+                Self::bad(error.to_string()).at(Place::Pointer(format!("{check}/descriptor")))
+            }
             AskError::TooManyHeld { .. } => Self::not_now(error.to_string()),
         }
     }

@@ -1,17 +1,16 @@
 //! A service with limits in front of it.
 
 use std::fmt;
-use std::future::Future;
 use std::mem;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use tollgate::store::{MemoryStore, Store};
 use tower_service::Service;
 
+use super::current::Current;
 use super::future::RateLimitFuture;
-use super::rules::{Pass, Rules, Ruling};
+use super::judge::{Judged, Ruling};
 use crate::body::LimitedBody;
 use crate::head::Head;
 
@@ -20,7 +19,7 @@ use crate::head::Head;
 /// It is ready whenever the inner service is; limits are asked when it is called, so being ready takes nothing of them. Clones
 /// share one state.
 pub struct RateLimit<N, S: Store = MemoryStore> {
-    pub(super) rules: Arc<Rules<S>>,
+    pub(super) current: Current<S>,
     pub(super) inner: N,
 }
 
@@ -38,22 +37,17 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let rules = Arc::clone(&self.rules);
+        let rules = self.current.rules();
         let asked = rules.read(&Head::of(&request));
-        if asked.is_nothing() {
-            return RateLimitFuture::calling(rules, self.inner.call(request), Pass::free());
-        }
-        let mut judging = Box::pin(Arc::clone(&rules).judge(asked));
-        // A store in this process answers at once. If not, the waker comes with the first poll of our own future.
-        match judging.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ruling::Pass(pass)) => {
+        match rules.judge(asked) {
+            Judged::Now(Ruling::Pass(pass)) => {
                 RateLimitFuture::calling(rules, self.inner.call(request), pass)
             }
-            Poll::Ready(Ruling::Refuse(refusal)) => {
+            Judged::Now(Ruling::Refuse(refusal)) => {
                 let response = rules.refuse(Head::of(&request), &refusal);
                 RateLimitFuture::refused(rules, response)
             }
-            Poll::Pending => {
+            Judged::Later(judging) => {
                 // The one that said it is ready is the one to be called.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
@@ -65,14 +59,14 @@ where
 
 impl<N: Clone, S: Store> Clone for RateLimit<N, S> {
     fn clone(&self) -> Self {
-        Self { rules: Arc::clone(&self.rules), inner: self.inner.clone() }
+        Self { current: self.current.clone(), inner: self.inner.clone() }
     }
 }
 
 impl<N: fmt::Debug, S: Store> fmt::Debug for RateLimit<N, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
-            .field("limits", &self.rules.limits())
+            .field("limits", &self.current.rules().limits())
             .field("inner", &self.inner)
             .finish_non_exhaustive()
     }
