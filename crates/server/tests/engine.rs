@@ -306,6 +306,10 @@ impl Store for Shaky {
     fn busiest(&self, top: Top, n: usize) -> Ready<Result<Vec<Busy>, StoreError>> {
         self.store.busiest(top, n)
     }
+
+    fn nodes(&self) -> u32 {
+        3
+    }
 }
 
 fn shaky(text: &str) -> (Engine<Shaky>, Arc<AtomicBool>) {
@@ -351,6 +355,17 @@ async fn a_limit_that_refuses_without_the_store_keeps_the_others_from_taking() {
     assert!(!take(&mut clerk, &write).await);
     assert!(take(&mut clerk, &read).await);
     assert!(!take(&mut clerk, &read).await);
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_each_process_has_its_share() {
+    let (engine, is_away) = shaky("[limit.all]\nrate = \"10/h\"\n");
+    is_away.store(true, Ordering::Relaxed);
+    let mut clerk = engine.clerk();
+    let nobody = Descriptor::new();
+    for expected in [true, true, true, false] {
+        assert_eq!(take(&mut clerk, &nobody).await, expected, "a third of ten, rounded down");
+    }
 }
 
 #[tokio::test]

@@ -10,4 +10,4 @@ mod redis;
 
 pub use port::free_port;
 pub use postgres::Postgres;
-pub use redis::Redis;
+pub use redis::{Redis, RedisCluster, RedisSentinel};

@@ -22,6 +22,7 @@
 //! ```
 
 mod answer;
+mod callers;
 mod error;
 mod memory;
 mod rule;
@@ -31,6 +32,7 @@ use std::fmt;
 use std::future::Future;
 
 pub use answer::{Answer, Said};
+pub use callers::Callers;
 pub use error::StoreError;
 pub use memory::{MemoryLimit, MemoryPermit, MemoryStore, MemoryStoreBuilder, Restored};
 pub use rule::Rule;
@@ -114,6 +116,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// # Errors
     /// If the store cannot be reached.
     fn busiest(&self, top: Top, n: usize) -> impl Future<Output = Result<Vec<Busy>, StoreError>> + Send;
+
+    /// How many processes shared this store when it was last seen, this one included: while it is away, each may decide alone
+    /// by its [share](Rule::share).
+    fn nodes(&self) -> u32 {
+        1
+    }
 }
 
 /// What [`Store::decide`] does with the hits.

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
 use smallvec::SmallVec;
-use tollgate::store::{Hit, Mode, Rule, Store};
+use tollgate::store::{Hit, Mode, Rule, Store, StoreError};
 use tollgate::{Kind, Quota};
 use tollgate_policy::{Cost, Descriptor, IfStoreFails, Scratch};
 
 use super::Engine;
 use super::ask::{Ask, AskError, Subject};
-use super::loaded::{Loaded, Opened};
+use super::loaded::{Loaded, Opened, Told};
 use super::permits::{Held, PermitId};
 use super::ruling::{Basis, Finding, Ruling, findings};
 
@@ -182,8 +182,19 @@ impl<'a, S: Store> Case<'a, S> {
         let of = |hit: usize| (wants[hit].ask, self.opened(&wants[hit]).told(), is_shadow);
         match self.engine.store().decide(mode, &hits).await {
             Ok(answer) => findings(&answer, mode, Basis::Store, of).collect(),
-            Err(error) => self.engine.shared.fallback.decide(mode, &hits, &error, of),
+            Err(error) => self.fall_back(mode, &hits, &error, of),
         }
+    }
+
+    fn fall_back(
+        &self,
+        mode: Mode,
+        hits: &[Hit<'a, S::Limit>],
+        error: &StoreError,
+        of: impl Fn(usize) -> (usize, &'a Told, bool) + Copy,
+    ) -> Findings<'a> {
+        let nodes = self.engine.store().nodes();
+        self.engine.shared.fallback.decide(mode, hits, nodes, error, of)
     }
 
     async fn acquire(&self, wants: &[Want]) -> (Findings<'a>, Held<S>) {
@@ -197,9 +208,7 @@ impl<'a, S: Store> Case<'a, S> {
             Ok((answer, permit)) => {
                 (findings(&answer, Mode::Take, Basis::Store, of).collect(), Held::new(permit, asks))
             }
-            Err(error) => {
-                (self.engine.shared.fallback.decide(Mode::Take, &hits, &error, of), Held::nothing())
-            }
+            Err(error) => (self.fall_back(Mode::Take, &hits, &error, of), Held::nothing()),
         }
     }
 

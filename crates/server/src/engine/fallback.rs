@@ -19,6 +19,7 @@ impl Fallback {
         &self,
         mode: Mode,
         hits: &[Hit<'_, L>],
+        nodes: u32,
         error: &StoreError,
         of: impl Fn(usize) -> (usize, &'a Told, bool) + Copy,
     ) -> Findings<'a> {
@@ -37,7 +38,7 @@ impl Fallback {
         let local: Vec<usize> = (0..hits.len()).filter(|&hit| choice(hit) == IfStoreFails::Local).collect();
         if !local.is_empty() {
             let mode = if is_refused && mode == Mode::Take { Mode::Peek } else { mode };
-            self.decide_local(mode, hits, &local, of, &mut all);
+            self.decide_local(mode, hits, &local, nodes, of, &mut all);
         }
         all
     }
@@ -47,10 +48,12 @@ impl Fallback {
         mode: Mode,
         hits: &[Hit<'_, L>],
         local: &[usize],
+        nodes: u32,
         of: impl Fn(usize) -> (usize, &'a Told, bool) + Copy,
         all: &mut Findings<'a>,
     ) {
-        let limits: Vec<_> = local.iter().map(|&hit| self.store.open(hits[hit].limit.as_ref())).collect();
+        let share = |hit: usize| self.store.open(&hits[hit].limit.as_ref().share(nodes));
+        let limits: Vec<_> = local.iter().map(|&hit| share(hit)).collect();
         let own: Hits<'_, _> = (local.iter().zip(&limits))
             .map(|(&hit, limit)| Hit { limit, key: hits[hit].key, cost: hits[hit].cost })
             .collect();

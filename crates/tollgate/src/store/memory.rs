@@ -8,7 +8,6 @@
 //! One hit on one quota is a plain check of its table. Several go through a gate.
 
 mod builder;
-mod callers;
 mod draft;
 mod permit;
 mod saved;
@@ -23,13 +22,12 @@ use std::time::Duration;
 
 use tollgate_core::{Decision, Quota};
 
-use super::{Answer, Busy, Hit, Mode, Rule, Store, StoreError, Top, Usage};
+use super::{Answer, Busy, Callers, Hit, Mode, Rule, Store, StoreError, Top, Usage};
 use crate::clock::{Clock, DefaultClock};
 use crate::keyed::{Pool, Sweeper};
 use crate::sync::{Mutex, lock};
 pub use builder::MemoryStoreBuilder;
 use builder::Options;
-use callers::Callers;
 use draft::{Asked, Draft};
 pub use permit::MemoryPermit;
 pub use saved::Restored;
@@ -167,7 +165,10 @@ impl<C: Clock> MemoryStore<C> {
         if let Some(callers) = &self.shared.callers {
             for (index, hit) in hits.iter().enumerate() {
                 let is_denied = answer.of_hit(index).iter().any(|said| !said.decision.is_admitted());
-                callers.count(hit.limit, hit.key, is_denied);
+                let opened = &*hit.limit.opened;
+                if let Some(tier) = opened.tiers.first() {
+                    callers.count_as(opened.owner(tier, hit.key).print, &opened.rule, hit.key, is_denied);
+                }
             }
         }
     }

@@ -116,6 +116,26 @@ impl Rule {
         self.is_floating
     }
 
+    /// One of `parts` equal shares of this limit, for processes that cannot ask each other: all of them together admit what the
+    /// limit does, or less, as only whole hits are shared out. Only where there are fewer hits than processes do they admit more,
+    /// since each admits one at least.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::store::Rule;
+    /// use tollgate::{Kind, Quota};
+    ///
+    /// let rule = Rule::new("api", "all", "10/s burst 20".parse()?);
+    /// assert_eq!(rule.share(3).quotas(), ["10/3s burst 6".parse()?]);
+    /// assert_eq!(rule.with_kind(Kind::FixedWindow).share(3).quotas(), [Quota::per_second(3)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn share(&self, parts: u32) -> Self {
+        let quotas = self.quotas.iter().map(|quota| share(self.kind, *quota, parts.max(1))).collect();
+        Self { quotas, ..self.clone() }
+    }
+
     pub(super) fn shared_names(&self) -> (Arc<str>, Arc<str>) {
         (Arc::clone(&self.domain), Arc::clone(&self.name))
     }
@@ -131,6 +151,21 @@ impl Rule {
     /// How long a caller that says nothing about waiting may be delayed by a quota.
     pub(super) fn patience(&self, quota: Quota) -> std::time::Duration {
         AnyAlgorithm::new(self.kind, quota).patience()
+    }
+}
+
+fn share(kind: Kind, quota: Quota, parts: u32) -> Quota {
+    let at_least_one = |number: u64| if number == 0 { 0 } else { (number / u64::from(parts)).max(1) };
+    if quota.is_unlimited() || parts == 1 {
+        return quota;
+    }
+    match kind {
+        // What refills steadily refills more slowly, exactly.
+        Kind::TokenBucket | Kind::LeakyBucket | Kind::LeakyQueue => {
+            Quota::per(quota.count(), quota.period().saturating_mul(parts))
+                .burst(at_least_one(quota.burst_size()))
+        }
+        _ => Quota::per(at_least_one(quota.count()), quota.period()),
     }
 }
 
@@ -156,5 +191,28 @@ mod tests {
             assert_eq!(rule.clone().with_sub_windows(asked).parts(), parts);
         }
         assert_eq!(rule.clone().with_sub_windows(10), rule.with_kind(Kind::SubWindows));
+    }
+
+    #[test]
+    fn shares_add_up_to_no_more_than_the_limit() {
+        for kind in Kind::ALL {
+            for (count, parts) in [(10, 1), (10, 3), (7, 7), (1_000_000, 64)] {
+                let rule = Rule::new("d", "n", Quota::per_minute(count)).with_kind(kind);
+                let share = rule.share(parts).quotas()[0];
+                let rate = |quota: Quota| quota.count() as f64 / quota.period().as_secs_f64();
+                assert!(
+                    rate(share) * f64::from(parts) <= rate(rule.quotas()[0]) * 1.000_001,
+                    "{kind} {count}/{parts}"
+                );
+                assert!(
+                    share.burst_size() * u64::from(parts) <= count && share.burst_size() > 0,
+                    "{kind} {count}/{parts}"
+                );
+            }
+            let of = |quota| Rule::new("d", "n", quota).with_kind(kind).share(9).quotas()[0];
+            assert_eq!(of(Quota::UNLIMITED), Quota::UNLIMITED);
+            assert_eq!(of(Quota::per_second(0)).burst_size(), 0, "what nobody gets has no shares");
+            assert_eq!(of(Quota::per_minute(2)).burst_size(), 1, "one at least");
+        }
     }
 }

@@ -1,0 +1,19 @@
+-- The fixed window: a tick is a window, which holds `depth`. See level.lua for the state.
+local fixed_window = setmetatable({}, { __index = level })
+
+function fixed_window.fits(t, size)
+  return level.owed(t) + size <= t.depth
+end
+
+function fixed_window.rest(t)
+  return math.max(t.depth - level.owed(t), 0)
+end
+
+-- Counts are commutative: a receipt counts as long as its window is the newest that is used, and not over.
+function fixed_window.back(t, size)
+  local newest = t.tick + math.ceil(t.height / t.rate) - 1
+  if t.height <= 0 or t.mark_at < t.tick or t.mark_at ~= newest then
+    return false
+  end
+  return level.lower(t, math.min(size, t.height - (t.mark_at - t.tick) * t.rate))
+end

@@ -1,0 +1,176 @@
+-- The sliding window log: everything admitted in the last `period`, at most `depth` of it.
+--
+-- State: a list. Every element but the last is an admission, oldest first, packed as two doubles: when, and how much. The last one
+-- holds their sum and when the list was born. A list, because it grows at one end and shrinks at the other; it never has
+-- more than `depth` elements and that one.
+local sliding_log = {}
+
+local MOST_LOGGED = 4503599627370496 -- 2^52
+
+local function entry(raw)
+  local at, cost = struct.unpack('<dd', raw)
+  return at, cost
+end
+
+-- Calls `visit(at, cost)` for one admission after another, oldest first, as long as it says so.
+local function each(t, visit)
+  local first = 0
+  while first < t.length do
+    local chunk = redis.call('LRANGE', t.key, first, math.min(first + 31, t.length - 1))
+    for i = 1, #chunk do
+      if not visit(entry(chunk[i])) then
+        return
+      end
+    end
+    first = first + #chunk
+  end
+end
+
+function sliding_log.read(t)
+  local tail = redis.call('LRANGE', t.key, -2, -1)
+  t.gone, t.newest = 0, now - t.period
+  if #tail == 0 then
+    t.length, t.total, t.used, t.born = 0, 0, 0, now
+    return
+  end
+  t.known, t.length = true, redis.call('LLEN', t.key) - 1
+  t.total, t.born = entry(tail[#tail])
+  t.used = t.total
+  if t.length == 0 then
+    return
+  end
+  t.newest = entry(tail[1])
+  if t.newest - now > leap then
+    redis.call('DEL', t.key)
+    redis.call('RPUSH', t.key, struct.pack('<dd', now, t.total), struct.pack('<dd', t.total, now))
+    redis.call('PEXPIRE', t.key, math.max(expiry(t.period), 1))
+    t.length, t.newest, t.born = 1, now, now
+  end
+  each(t, function(at, cost)
+    if now - at < t.period then
+      return false
+    end
+    t.gone, t.used = t.gone + 1, t.used - cost
+    return true
+  end)
+end
+
+function sliding_log.fits(t, size)
+  return t.newest <= now and t.used + size <= t.depth
+end
+
+function sliding_log.rest(t)
+  return t.newest <= now and math.max(t.depth - t.used, 0) or 0
+end
+
+-- What has left the window goes when something enters it.
+local function forget(t)
+  if t.gone > 0 then
+    redis.call('LPOP', t.key, t.gone)
+    t.length, t.total, t.gone = t.length - t.gone, t.used, 0
+  end
+end
+
+-- Lists are changed where they lie: there is nothing left to write but the sum, and when the key goes.
+function sliding_log.write(t)
+  redis.call('LSET', t.key, -1, struct.pack('<dd', t.total, t.born))
+  redis.call('PEXPIRE', t.key, math.max(expiry(t.newest + t.period - now), 1))
+end
+
+function sliding_log.raise(t, size)
+  forget(t)
+  size = math.min(size, MOST_LOGGED - t.total)
+  local at = math.max(now, t.newest)
+  t.total, t.used = t.total + size, t.used + size
+  if t.length > 0 and t.newest == at then
+    local _, cost = entry(redis.call('LINDEX', t.key, -2))
+    redis.call('LSET', t.key, -2, struct.pack('<dd', at, cost + size))
+  elseif t.known then
+    redis.call('LSET', t.key, -1, struct.pack('<dd', at, size))
+    redis.call('RPUSH', t.key, '')
+    t.length = t.length + 1
+  else
+    redis.call('RPUSH', t.key, struct.pack('<dd', at, size), '')
+    t.length, t.known = 1, true
+  end
+  t.newest = at
+end
+
+-- The oldest goes first.
+function sliding_log.lower(t, size)
+  if t.used == 0 then
+    return false
+  end
+  forget(t)
+  while size > 0 and t.length > 0 do
+    local at, cost = entry(redis.call('LINDEX', t.key, 0))
+    local by = math.min(size, cost)
+    if by == cost then
+      redis.call('LPOP', t.key)
+      t.length = t.length - 1
+    else
+      redis.call('LSET', t.key, 0, struct.pack('<dd', at, cost - by))
+    end
+    size, t.total, t.used = size - by, t.total - by, t.used - by
+  end
+  if t.length == 0 then
+    t.newest = now - t.period
+  end
+  return true
+end
+
+-- Entries are in order: the one that a receipt is for is found by halving.
+function sliding_log.back(t, size)
+  if now - t.mark_at >= t.period then
+    return false
+  end
+  local low, high = 0, t.length - 1
+  while low <= high do
+    local middle = math.floor((low + high) / 2)
+    local at, cost = entry(redis.call('LINDEX', t.key, middle))
+    if at == t.mark_at then
+      local by = math.min(size, cost)
+      if by == cost then
+        redis.call('LSET', t.key, middle, '')
+        redis.call('LREM', t.key, 1, '')
+        t.length = t.length - 1
+      else
+        redis.call('LSET', t.key, middle, struct.pack('<dd', at, cost - by))
+      end
+      t.total, t.used = t.total - by, t.used - by
+      return by > 0
+    elseif at < t.mark_at then
+      low = middle + 1
+    else
+      high = middle - 1
+    end
+  end
+end
+
+function sliding_log.counts(t)
+  return t.used > 0
+end
+
+function sliding_log.reset(t)
+  if t.length > 0 then
+    redis.call('LTRIM', t.key, -1, -1)
+  end
+  t.length, t.total, t.used, t.born = 0, 0, 0, math.max(now, t.born + 1)
+end
+
+-- When enough of the oldest have left for it to fit.
+local function opening(t, size)
+  local at, used = math.max(now, t.newest), t.total
+  each(t, function(entered, cost)
+    if used + size <= t.depth and at - entered < t.period then
+      return false
+    end
+    at, used = math.max(at, entered + t.period), used - cost
+    return true
+  end)
+  return at
+end
+
+function sliding_log.tell(t, fits)
+  return t.used, t.newest, fits and now or opening(t, t.cost)
+end

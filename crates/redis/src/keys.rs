@@ -1,0 +1,205 @@
+//! What states are called in Redis.
+//!
+//! ```text
+//! <prefix>tg1:{3fa9}:0c5e1a7b9d2f4e68:0=alice
+//!         │    │     │                │ └ the caller's key as it is, up to 64 bytes; `#` and its SHA-256 if it is longer
+//!         │    │     │                └ which of the rule's quotas
+//!         │    │     └ the rule: domain, name, algorithm and all quotas, hashed
+//!         │    └ the hash tag: 16 bits of the caller's key, or of what `tag` makes of it
+//!         └ the version of this layout, and of what the states look like
+//! ```
+//!
+//! A changed rule has other keys, so it starts afresh. A version of tollgate that keeps states differently has another layout
+//! version, so both can run side by side: neither reads what the other wrote. While they do, a caller can get the limit from each
+//! of them, which is at most twice the limit; the older one's keys go by themselves.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use tollgate::store::Rule;
+
+/// The version of the layout.
+pub(crate) const LAYOUT: u32 = 1;
+/// Longer keys are hashed: they may be as long as a stranger likes.
+const LONGEST_KEY: usize = 64;
+
+/// Says which part of a caller's key decides where in a cluster its states are.
+pub(crate) type TagOf = dyn Fn(&Rule, &[u8]) -> Vec<u8> + Send + Sync;
+
+/// How keys are made.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    head: Arc<[u8]>,
+    tag_of: Option<Arc<TagOf>>,
+}
+
+/// Where in a cluster something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Tag(u16);
+
+impl Keys {
+    /// `is_test` tells apart what goes by a clock of its own.
+    pub(crate) fn new(prefix: &str, layout: u32, is_test: bool, tag_of: Option<Arc<TagOf>>) -> Self {
+        let mark = if is_test { "test" } else { "" };
+        Self { head: format!("{prefix}tg{layout}{mark}:{{").into_bytes().into(), tag_of }
+    }
+
+    /// Where the states of a caller's key are.
+    pub(crate) fn tag(&self, rule: &Rule, key: &[u8]) -> Tag {
+        match &self.tag_of {
+            Some(tag_of) => Tag::of(&tag_of(rule, key)),
+            None => Tag::of(key),
+        }
+    }
+
+    /// What the state of a quota is called for a caller's key.
+    pub(crate) fn name(&self, tag: Tag, quota: &QuotaName, key: &[u8]) -> Vec<u8> {
+        let mut name =
+            Vec::with_capacity(self.head.len() + 6 + quota.0.len() + 1 + key.len().min(LONGEST_KEY));
+        name.extend_from_slice(&self.head);
+        name.extend_from_slice(&hex16(tag.0));
+        name.extend_from_slice(b"}:");
+        name.extend_from_slice(&quota.0);
+        if key.len() <= LONGEST_KEY {
+            name.push(b'=');
+            name.extend_from_slice(key);
+        } else {
+            name.push(b'#');
+            name.extend_from_slice(&Sha256::digest(key));
+        }
+        name
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Keys").field(&String::from_utf8_lossy(&self.head)).finish()
+    }
+}
+
+impl Tag {
+    /// FNV-1a, folded. Whoever chooses keys so that they collide gets them onto one machine, as anybody can who chooses keys.
+    fn of(key: &[u8]) -> Self {
+        let hash = key
+            .iter()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+        Self((hash >> 16) as u16 ^ hash as u16)
+    }
+}
+
+/// The part of a name that says which quota of which rule it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QuotaName(Box<[u8]>);
+
+impl QuotaName {
+    /// One for each of a rule's quotas.
+    pub(crate) fn all(rule: &Rule) -> Vec<Self> {
+        let identity = identity(rule);
+        (0..rule.quotas().len())
+            .map(|number| Self(format!("{identity}:{number}").into_bytes().into()))
+            .collect()
+    }
+}
+
+/// Everything that makes a rule what it is, hashed; the same on every machine.
+fn identity(rule: &Rule) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |text: &str| {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    };
+    add(rule.domain());
+    add(rule.name());
+    add(rule.kind().name());
+    for number in [u128::from(rule.parts()), rule.quotas().len() as u128] {
+        hash.update(number.to_le_bytes());
+    }
+    for quota in rule.quotas() {
+        let numbers = [u128::from(quota.count()), quota.period().as_nanos(), quota.burst_size().into()];
+        for number in numbers {
+            hash.update(number.to_le_bytes());
+        }
+    }
+    let first = hash.finalize().iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("{first:016x}")
+}
+
+fn hex16(number: u16) -> [u8; 4] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [12, 8, 4, 0].map(|shift| DIGITS[usize::from(number >> shift & 15)])
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{Kind, Quota};
+
+    use super::*;
+
+    fn keys() -> Keys {
+        Keys::new("app:", LAYOUT, false, None)
+    }
+
+    fn name(keys: &Keys, rule: &Rule, number: usize, key: &[u8]) -> Vec<u8> {
+        keys.name(keys.tag(rule, key), &QuotaName::all(rule)[number], key)
+    }
+
+    #[test]
+    fn a_name_says_layout_tag_rule_quota_and_key() {
+        let rule = Rule::new("api", "per user", Quota::per_second(1)).with_quota(Quota::per_day(5));
+        let text = String::from_utf8(name(&keys(), &rule, 1, b"alice")).unwrap();
+        let (head, rest) = text.split_at("app:tg1:{".len());
+        assert_eq!((head, &rest[4..6]), ("app:tg1:{", "}:"), "{text}");
+        assert!(rest.ends_with(":1=alice") && rest.len() == 4 + 2 + 16 + ":1=alice".len(), "{text}");
+    }
+
+    #[test]
+    fn names_differ_where_anything_does() {
+        let rule = Rule::new("api", "per user", Quota::per_second(10));
+        let others = [
+            rule.clone(),
+            Rule::new("ap", "iper user", Quota::per_second(10)),
+            Rule::new("api", "per user", Quota::per_second(11)),
+            Rule::new("api", "per user", Quota::per_second(10).burst(11)),
+            Rule::new("api", "per user", Quota::per_minute(10)),
+            rule.clone().with_quota(Quota::per_second(10)),
+            rule.clone().with_kind(Kind::LeakyQueue),
+            rule.clone().with_sub_windows(6),
+            rule.clone().with_sub_windows(7),
+        ];
+        let mut names: Vec<Vec<u8>> = others.iter().map(|rule| name(&keys(), rule, 0, b"k")).collect();
+        names.push(name(&keys(), &rule, 0, b"k2"));
+        names.push(name(&keys(), &others[5], 1, b"k"));
+        names.push(name(&Keys::new("app:", LAYOUT + 1, false, None), &rule, 0, b"k"));
+        names.push(name(&Keys::new("app:", LAYOUT, true, None), &rule, 0, b"k"));
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn a_long_key_is_hashed_and_a_short_one_cannot_pass_for_it() {
+        let rule = Rule::new("d", "n", Quota::per_second(1));
+        let long = vec![b'x'; 100_000];
+        let named = name(&keys(), &rule, 0, &long);
+        assert!(named.len() < 80);
+        assert_ne!(named, name(&keys(), &rule, 0, &long[1..]));
+        let digest = Sha256::digest(&long).to_vec();
+        assert_ne!(named, name(&keys(), &rule, 0, &digest));
+    }
+
+    #[test]
+    fn the_tag_follows_the_key_and_nothing_else() {
+        let (one, two) =
+            (Rule::new("d", "one", Quota::per_second(1)), Rule::new("d", "two", Quota::per_day(1)));
+        for key in [&b""[..], b"}", b"{}", b"alice", b"\0\xff"] {
+            assert_eq!(keys().tag(&one, key), keys().tag(&two, key));
+        }
+        assert_ne!(keys().tag(&one, b"alice"), keys().tag(&one, b"bob"));
+        let tenant: Arc<TagOf> =
+            Arc::new(|_: &Rule, key: &[u8]| key.split(|byte| *byte == b'/').next().unwrap_or(key).to_vec());
+        let keys = Keys::new("", LAYOUT, false, Some(tenant));
+        assert_eq!(keys.tag(&one, b"acme/alice"), keys.tag(&two, b"acme/bob"));
+    }
+}

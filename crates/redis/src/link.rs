@@ -1,0 +1,184 @@
+//! The connection, kept up by a task in the background.
+//!
+//! Nobody waits for a server that is not there. The first call starts the task and waits for its first attempt; after that a
+//! call takes the connection there is, or fails at once. The task looks after the connection once a second, so that one which
+//! leads nowhere is noticed though nobody hears from it, and tries again a few times a second while there is none.
+//!
+//! Concurrent calls share the connection: the client writes what has come together in one go, and answers come back
+//! in order. So they are pipelined without waiting for each other, and there is nothing to pool.
+
+mod target;
+mod wire;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::{Cmd, RedisError, Value};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tollgate::store::StoreError;
+
+use crate::error;
+pub(crate) use target::Target;
+use wire::Wire;
+
+/// How often the task looks after a connection, and how long the server may take to show that it is there.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// The shortest pause between two attempts to connect, and what is added to it at most: how much of that is drawn, so that many
+/// processes do not come back at once.
+const PAUSE: Duration = Duration::from_millis(50);
+const SPREAD: Duration = Duration::from_millis(200);
+
+/// A connection that is kept up. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    target: Target,
+    status: watch::Sender<Status>,
+    /// Wakes the task when a connection is found broken, or nobody needs it any more.
+    broken: Arc<Notify>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What there is at the moment.
+#[derive(Clone)]
+enum Status {
+    /// Nobody has tried yet, or the first attempt is under way.
+    Unknown,
+    Up(Wire),
+    /// Why the last attempt failed.
+    Down(Arc<str>),
+}
+
+impl Link {
+    pub(crate) fn new(target: Target) -> Self {
+        let shared = Shared {
+            target,
+            status: watch::Sender::new(Status::Unknown),
+            broken: Arc::default(),
+            task: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Whether keys may lie on different servers.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.shared.target.is_cluster()
+    }
+
+    /// Sends a command and waits for its answer. It is sent at most once, but for redirections of a cluster, which did nothing.
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<Result<Value, RedisError>, StoreError> {
+        let wire = self.wire().await?;
+        let answer = wire.send(command).await;
+        if let Err(failed) = &answer
+            && error::asks_for_another_connection(failed)
+            && !self.is_cluster()
+        {
+            self.give_up(&wire, failed);
+        }
+        Ok(answer)
+    }
+
+    /// Waits until there is a connection; fails if an attempt to make one does.
+    async fn wire(&self) -> Result<Wire, StoreError> {
+        let mut status = self.shared.status.subscribe();
+        let is_up = matches!(&*status.borrow(), Status::Up(_));
+        if !is_up {
+            self.keep_up()?;
+        }
+        let known = status.wait_for(|status| !matches!(status, Status::Unknown)).await;
+        match known.as_deref() {
+            Ok(Status::Up(wire)) => Ok(wire.clone()),
+            Ok(Status::Down(why)) => Err(error::not_connected(why)),
+            Ok(Status::Unknown) | Err(_) => Err(error::not_connected("the store is gone")),
+        }
+    }
+
+    /// Makes sure that the task is running.
+    fn keep_up(&self) -> Result<(), StoreError> {
+        let mut task = self.shared.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
+                StoreError::permanent("a store in redis must be used on a tokio runtime").caused_by(error)
+            })?;
+            // A runtime that was shut down took the connection with it.
+            self.shared.status.send_replace(Status::Unknown);
+            let broken = Arc::clone(&self.shared.broken);
+            *task = Some(runtime.spawn(keep_up(Arc::downgrade(&self.shared), broken)));
+        }
+        Ok(())
+    }
+
+    /// A connection is no good any more, unless there is another one already.
+    fn give_up(&self, wire: &Wire, why: &RedisError) {
+        let is_current = |status: &Status| matches!(status, Status::Up(current) if current.is(wire));
+        let was_current = self.shared.status.send_if_modified(|status| {
+            let is_current = is_current(status);
+            if is_current {
+                *status = Status::Down(why.to_string().into());
+            }
+            is_current
+        });
+        if was_current {
+            self.shared.broken.notify_one();
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.broken.notify_one();
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Link").field(&self.shared.target).finish()
+    }
+}
+
+/// The task: connects, and again when that is needed, as long as somebody has the link.
+async fn keep_up(link: Weak<Shared>, broken: Arc<Notify>) {
+    while let Some(target) = link.upgrade().map(|shared| shared.target.clone()) {
+        let connected = target.connect().await;
+        let Some(shared) = link.upgrade() else { return };
+        match connected {
+            Ok(wire) => {
+                shared.status.send_replace(Status::Up(wire.clone()));
+                drop(shared);
+                let why = broke(&wire, &broken).await;
+                if let Some(shared) = link.upgrade() {
+                    shared.status.send_replace(Status::Down(why));
+                }
+            }
+            Err(error) => {
+                shared.status.send_replace(Status::Down(error.to_string().into()));
+                drop(shared);
+                tokio::time::sleep(pause()).await;
+            }
+        }
+    }
+}
+
+/// Returns when a connection has broken, and says why.
+async fn broke(wire: &Wire, broken: &Notify) -> Arc<str> {
+    loop {
+        tokio::select! {
+            () = broken.notified() => return "the connection broke".into(),
+            () = tokio::time::sleep(HEARTBEAT) => {}
+        }
+        match tokio::time::timeout(HEARTBEAT, wire.send(&redis::cmd("PING"))).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return error.to_string().into(),
+            Err(_) => return format!("it did not answer within {HEARTBEAT:?}").into(),
+        }
+    }
+}
+
+fn pause() -> Duration {
+    PAUSE + SPREAD.mul_f64(fastrand::f64())
+}

@@ -1,0 +1,152 @@
+//! The script, put together from the algorithms that a call needs.
+//!
+//! A script's functions are made anew at each call, so one that knows all algorithms would be slower for everybody. There is
+//! one for each set of algorithms that occur together; most callers only ever use one or two of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tollgate::Kind;
+
+const SHEBANG: &str = "#!lua\n"; // so that the server refuses up front where a write would fail: no memory, a replica
+const SERVER_CLOCK: &str = include_str!("../lua/clock_server.lua");
+const GIVEN_CLOCK: &str = include_str!("../lua/clock_given.lua");
+const LEVEL: &str = include_str!("../lua/level.lua");
+const FRAME: &str = include_str!("../lua/frame.lua");
+
+/// An algorithm's part of the script.
+struct Part {
+    code: u8,
+    /// What the script calls it.
+    name: &'static str,
+    /// The files it needs, in order.
+    files: &'static [&'static str],
+}
+
+const BUCKET: &str = include_str!("../lua/token_bucket.lua");
+const LEAKY: &str = include_str!("../lua/leaky_bucket.lua");
+const FIXED: &str = include_str!("../lua/fixed_window.lua");
+const PACED: &str = include_str!("../lua/paced_window.lua");
+const LOG: &str = include_str!("../lua/sliding_log.lua");
+const COUNTER: &str = include_str!("../lua/sliding_counter.lua");
+const PARTS: &str = include_str!("../lua/sub_windows.lua");
+
+static PARTS_OF: [Part; 8] = [
+    Part { code: 1, name: "token_bucket", files: &[LEVEL, BUCKET] },
+    Part { code: 2, name: "leaky_bucket", files: &[LEVEL, LEAKY] },
+    Part { code: 3, name: "leaky_queue", files: &[LEVEL, LEAKY] },
+    Part { code: 4, name: "fixed_window", files: &[LEVEL, FIXED] },
+    Part { code: 5, name: "paced_window", files: &[LEVEL, FIXED, PACED] },
+    Part { code: 6, name: "sliding_log", files: &[LOG] },
+    Part { code: 7, name: "sliding_counter", files: &[COUNTER] },
+    Part { code: 8, name: "sub_windows", files: &[PARTS] },
+];
+
+/// The number by which the script knows an algorithm.
+pub(crate) fn code_of(kind: Kind) -> Option<u8> {
+    Some(match kind {
+        Kind::TokenBucket => 1,
+        Kind::LeakyBucket => 2,
+        Kind::LeakyQueue => 3,
+        Kind::FixedWindow => 4,
+        Kind::PacedWindow => 5,
+        Kind::SlidingLog => 6,
+        Kind::SlidingCounter => 7,
+        Kind::SubWindows => 8,
+        _ => return None,
+    })
+}
+
+/// A set of algorithms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Codes(u16);
+
+impl Codes {
+    pub(crate) fn with(self, code: u8) -> Self {
+        Self(self.0 | 1 << code)
+    }
+
+    fn has(self, code: u8) -> bool {
+        self.0 >> code & 1 == 1
+    }
+}
+
+/// A script, and the name by which a server that has seen it knows it.
+pub(crate) struct Script {
+    pub(crate) text: String,
+    pub(crate) hash: String,
+}
+
+impl Script {
+    fn new(text: String) -> Self {
+        Self { hash: redis::Script::new(&text).get_hash().to_owned(), text }
+    }
+}
+
+/// All scripts that were needed so far.
+pub(crate) struct Scripts {
+    clock: &'static str,
+    made: RwLock<HashMap<Codes, Arc<Script>>>,
+}
+
+impl Scripts {
+    /// Scripts that go by the server's clock, or by one that is given to them.
+    pub(crate) fn new(clock_is_given: bool) -> Self {
+        let clock = if clock_is_given { GIVEN_CLOCK } else { SERVER_CLOCK };
+        Self { clock, made: RwLock::default() }
+    }
+
+    /// The script for these algorithms.
+    pub(crate) fn of(&self, codes: Codes) -> Arc<Script> {
+        // Whoever panics here leaves nothing half done.
+        if let Some(script) = self.made.read().unwrap_or_else(PoisonError::into_inner).get(&codes) {
+            return Arc::clone(script);
+        }
+        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(made.entry(codes).or_insert_with(|| Arc::new(Script::new(text(self.clock, codes)))))
+    }
+}
+
+fn text(clock: &str, codes: Codes) -> String {
+    let parts: Vec<&Part> = PARTS_OF.iter().filter(|part| codes.has(part.code)).collect();
+    let mut files: Vec<&str> = Vec::new();
+    for file in parts.iter().flat_map(|part| part.files) {
+        if !files.contains(file) {
+            files.push(file);
+        }
+    }
+    let kinds: Vec<String> = parts.iter().map(|part| format!("[{}] = {}", part.code, part.name)).collect();
+    format!("{SHEBANG}{clock}{}local kinds = {{ {} }}\n{FRAME}", files.concat(), kinds.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_has_the_algorithms_it_needs_once_and_no_others() {
+        let paced = Codes::default().with(5).with(4);
+        let text = text(SERVER_CLOCK, paced);
+        assert_eq!(text.matches("local level = {}").count(), 1);
+        assert_eq!(text.matches("local fixed_window =").count(), 1);
+        assert!(text.contains("local kinds = { [4] = fixed_window, [5] = paced_window }"));
+        assert!(!text.contains("token_bucket") && !text.contains("sliding_log"));
+        assert!(text.starts_with("#!lua\n"));
+    }
+
+    #[test]
+    fn every_algorithm_has_a_code_of_its_own() {
+        let mut codes: Vec<u8> = Kind::ALL.iter().filter_map(|kind| code_of(*kind)).collect();
+        codes.sort_unstable();
+        assert_eq!(codes, PARTS_OF.each_ref().map(|part| part.code));
+    }
+
+    #[test]
+    fn scripts_are_made_once() {
+        let scripts = Scripts::new(false);
+        let one = scripts.of(Codes::default().with(1));
+        assert!(Arc::ptr_eq(&one, &scripts.of(Codes::default().with(1))));
+        assert_ne!(one.hash, scripts.of(Codes::default().with(2)).hash);
+        assert_ne!(one.hash, Scripts::new(true).of(Codes::default().with(1)).hash);
+    }
+}
