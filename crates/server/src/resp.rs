@@ -74,11 +74,11 @@ use session::Session;
 /// use tollgate::store::MemoryStore;
 /// use tollgate_policy::Policy;
 /// use tollgate_server::resp::Resp;
-/// use tollgate_server::{Engine, Metrics, Origin, Server};
+/// use tollgate_server::{Engine, Origin, Server};
 ///
 /// let policy = Policy::parse("limits.toml", "[limit.per-ip]\nkey = \"ip\"\nrate = \"2/min\"\n")?;
 /// let mut server = Server::new(Engine::new(MemoryStore::new(), policy, Origin::default())).workers(1);
-/// let address = server.listen("127.0.0.1:0".parse()?, Resp::new(&Metrics::new()), None)?;
+/// let address = server.listen("127.0.0.1:0".parse()?, Resp::new(), None)?;
 /// let running = server.start()?;
 ///
 /// let mut caller = TcpStream::connect(address)?;
@@ -105,9 +105,15 @@ const SLOW: Duration = Duration::from_secs(10);
 
 impl Resp {
     /// With the usual time-outs.
-    pub fn new(metrics: &Metrics) -> Self {
-        let (meter, patience) = (metrics.meter(NAME), Patience { idle: IDLE, slow: SLOW });
+    pub fn new() -> Self {
+        let (meter, patience) = (Metrics::new().meter(NAME), Patience { idle: IDLE, slow: SLOW });
         Self { meter, patience, connections: AtomicU64::new(0) }
+    }
+
+    /// Measures there.
+    #[must_use]
+    pub fn metrics(self, metrics: &Metrics) -> Self {
+        Self { meter: metrics.meter(NAME), ..self }
     }
 
     /// Closes connections that say nothing for `span`, or up to twice that. The default is 15 minutes.
@@ -123,6 +129,12 @@ impl Resp {
     pub fn slow_timeout(mut self, span: Duration) -> Self {
         self.patience.slow = span;
         self
+    }
+}
+
+impl Default for Resp {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

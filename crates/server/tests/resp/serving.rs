@@ -44,8 +44,9 @@ impl Serving {
         let engine = Engine::in_time(store, policy, Origin::default(), Time::of(clock.clone()));
         let metrics = Metrics::new();
         let mut server = set(Server::new(engine.clone()).workers(2));
-        let address =
-            server.listen((Ipv4Addr::LOCALHOST, 0).into(), Resp::new(&metrics), None).expect("a port");
+        let address = server
+            .listen((Ipv4Addr::LOCALHOST, 0).into(), Resp::new().metrics(&metrics), None)
+            .expect("a port");
         let api = HttpProtocol::new(HttpApi::new(metrics.clone()));
         let http = server.listen((Ipv4Addr::LOCALHOST, 0).into(), api, None).expect("a port");
         let running = Some(server.start().expect("threads"));
