@@ -4,9 +4,11 @@
 //! what the caller [asks](Ask): a [`Ruling`] says whether it is allowed, and what every limit [found](Finding).
 
 mod ask;
+mod case;
 mod clerk;
 mod fallback;
 mod loaded;
+mod notes;
 mod permits;
 mod reset;
 mod ruling;

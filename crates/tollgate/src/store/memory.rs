@@ -42,6 +42,11 @@ use table::{Owner, Sort, Table};
 /// A [leaky queue](crate::Kind::LeakyQueue) delays a hit that comes alone on a limit with one quota; together with others it
 /// decides as a meter does, as in a [`Gate`](crate::Gate).
 ///
+/// [Fixed](crate::Kind::FixedWindow) and [paced](crate::Kind::PacedWindow) windows begin when those of the wall clock do: at
+/// multiples of their period since 1970, in UTC. So an hour begins on the hour, as with other stores and in every process.
+/// [The time of the day](Clock::unix) is looked at once, when such a limit is first opened; from then on, and
+/// after [`restore`](MemoryStoreBuilder::restore), windows go on by the store's clock, whatever is done to the other.
+///
 /// # Examples
 /// ```
 /// use tollgate::Quota;

@@ -111,11 +111,6 @@ impl Rule {
         self.parts
     }
 
-    /// Whether its quota is [the caller's](Self::floating), and no part of which limit it is.
-    pub fn is_floating(&self) -> bool {
-        self.is_floating
-    }
-
     /// One of `parts` equal shares of this limit, for processes that cannot ask each other: all of them together admit what the
     /// limit does, or less, as only whole hits are shared out. Only where there are fewer hits than processes do they admit more,
     /// since each admits one at least.
@@ -134,6 +129,11 @@ impl Rule {
     pub fn share(&self, parts: u32) -> Self {
         let quotas = self.quotas.iter().map(|quota| share(self.kind, *quota, parts.max(1))).collect();
         Self { quotas, ..self.clone() }
+    }
+
+    /// Whether its quota is [the caller's](Self::floating), and no part of which limit it is.
+    pub fn is_floating(&self) -> bool {
+        self.is_floating
     }
 
     pub(super) fn shared_names(&self) -> (Arc<str>, Arc<str>) {

@@ -126,11 +126,13 @@ macro_rules! each_or_times {
 impl<C: Clock> Table<C> {
     pub(super) fn new(sort: Sort, options: &Options, pool: Option<&Arc<Pool>>, clock: &C) -> Self {
         if sort.is_floating {
-            return Self::Times(Times::new(one_quota(TokenBucket::new, options, pool, clock).build()));
+            return Self::Times(Times::new(
+                one_quota(|quota, _| TokenBucket::new(quota), options, pool, clock).build(),
+            ));
         }
         match level_of(sort) {
             Some(make) => Self::Levels(builder(make, options, pool, clock).build()),
-            None => Self::Others(builder(move |quota| sort.any(quota), options, pool, clock).build()),
+            None => Self::Others(builder(move |quota, _| sort.any(quota), options, pool, clock).build()),
         }
     }
 
@@ -143,14 +145,16 @@ impl<C: Clock> Table<C> {
         path: &Path,
     ) -> (Self, Result<usize, SnapshotError>) {
         if sort.is_floating {
-            let (states, restored) = one_quota(TokenBucket::new, options, pool, clock).restore(path);
+            let (states, restored) =
+                one_quota(|quota, _| TokenBucket::new(quota), options, pool, clock).restore(path);
             return (Self::Times(Times::new(states)), restored);
         }
         if let Some(make) = level_of(sort) {
             let (limiter, restored) = builder(make, options, pool, clock).restore(path);
             return (Self::Levels(limiter), restored);
         }
-        let (limiter, restored) = builder(move |quota| sort.any(quota), options, pool, clock).restore(path);
+        let (limiter, restored) =
+            builder(move |quota, _| sort.any(quota), options, pool, clock).restore(path);
         (Self::Others(limiter), restored)
     }
 
@@ -248,10 +252,12 @@ impl<C: Clock> Clone for Table<C> {
     }
 }
 
-/// Makes the algorithm of a quota, if its state is one word.
-fn level_of(sort: Sort) -> Option<impl Fn(Quota) -> AnyLevel + Send + Sync + 'static> {
+/// Makes the algorithm of a quota, if its state is one word. Its windows, if it has any, begin when those of the wall clock do.
+fn level_of(sort: Sort) -> Option<impl Fn(Quota, Duration) -> AnyLevel + Send + Sync + 'static> {
     AnyLevel::new(sort.kind, NOBODYS)?;
-    Some(move |quota| AnyLevel::new(sort.kind, quota).expect("it is one word, whatever the quota"))
+    Some(move |quota, age| {
+        AnyLevel::new(sort.kind, quota).expect("it is one word, whatever the quota").aligned(age)
+    })
 }
 
 /// A table has a quota for keys that have none of their own. There are no such keys; where quotas float, it says what is idle.
@@ -261,7 +267,7 @@ pub(super) const NOBODYS: Quota = Quota::per_second(1);
 const ALONE: &str = "a floating limit is hit alone";
 
 fn builder<A: Held, C: Clock>(
-    make: impl Fn(Quota) -> A + Send + Sync + 'static,
+    make: impl Fn(Quota, Duration) -> A + Send + Sync + 'static,
     options: &Options,
     pool: Option<&Arc<Pool>>,
     clock: &C,
@@ -271,13 +277,15 @@ fn builder<A: Held, C: Clock>(
 
 /// A table whose keys have no quotas of their own.
 fn one_quota<A: Held, C: Clock>(
-    make: impl Fn(Quota) -> A + Send + Sync + 'static,
+    make: impl Fn(Quota, Duration) -> A + Send + Sync + 'static,
     options: &Options,
     pool: Option<&Arc<Pool>>,
     clock: &C,
 ) -> KeyedBuilder<Owner, A, C> {
-    let builder =
-        KeyedLimiter::<Owner>::builder(NOBODYS).algorithm(make).clock(clock.clone()).at_cap(options.at_cap);
+    let builder = KeyedLimiter::<Owner>::builder(NOBODYS)
+        .aligned_algorithm(make)
+        .clock(clock.clone())
+        .at_cap(options.at_cap);
     match pool {
         Some(pool) => builder.pool(Arc::clone(pool)),
         None => builder,
