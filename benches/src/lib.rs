@@ -18,7 +18,7 @@ pub use case::{Better, Case, Goal, Summary};
 pub use child::{Findings, findings_of};
 pub use instructions::{counted, instructions};
 pub use load::{Asked, Load, on_both_cores, on_core};
-pub use machine::pin_to_core;
+pub use machine::{pin_to_core, thread_cpu};
 pub use pauses::Pauses;
 pub use resident::resident_bytes;
 pub use spin::SpinBarrier;

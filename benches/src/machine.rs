@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Keeps the current thread on one core. Threads that it starts afterwards stay there too.
 pub fn pin_to_core(core: usize) {
@@ -13,6 +14,12 @@ pub fn pin_to_core(core: usize) {
     if let Err(error) = sched_setaffinity(None, &set) {
         eprintln!("cannot pin to core {core}: {error}; the figures will be noisier");
     }
+}
+
+/// How long this thread has worked so far: what others do meanwhile hardly shows in it.
+pub fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32) // neither is negative
 }
 
 /// The commit, with `-dirty` if there is more than it in the tree.

@@ -1,4 +1,4 @@
-//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak` and `attack`.
+//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak`, `attack` and `vectors`.
 
 mod attack;
 mod bench;
@@ -7,6 +7,7 @@ mod number;
 mod run;
 mod soak;
 mod test;
+mod vectors;
 
 use std::env;
 use std::process::ExitCode;
@@ -43,6 +44,10 @@ fn call(args: &[&str]) -> Result<(), Failure> {
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["soak", rest @ ..] => soak::run(rest),
         ["attack", rest @ ..] => attack::run(rest),
+        ["vectors"] => vectors::run(),
+        ["vectors", extra, ..] => {
+            Err(Failure::Misuse(format!("`vectors` takes no arguments, but got {extra:?}")))
+        }
         ["help"] => {
             print!("{HELP}");
             Ok(())

@@ -103,6 +103,7 @@ impl ClientAddress {
 
     /// The address that a call came from; `peer` is the other end of the connection. It is always one that the peer or a trusted
     /// proxy has, or told.
+    #[inline]
     pub fn resolve(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         match self.field {
@@ -124,9 +125,16 @@ impl ClientAddress {
     /// assert_eq!(clients.group("192.0.2.1".parse()?).to_string(), "192.0.2.1/32");
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
+    #[inline]
     pub fn group(&self, address: IpAddr) -> IpNet {
         let address = address.to_canonical();
-        let prefix = if address.is_ipv4() { self.ipv4_prefix } else { self.ipv6_prefix };
+        let (prefix, longest) = match address {
+            IpAddr::V4(_) => (self.ipv4_prefix, 32),
+            IpAddr::V6(_) => (self.ipv6_prefix, 128),
+        };
+        if prefix >= longest {
+            return address.into();
+        }
         IpNet::new(address, prefix).map_or_else(|_| address.into(), |network| network.trunc())
     }
 

@@ -5,7 +5,6 @@ use std::fmt;
 
 use http::HeaderValue;
 use sfv::{Integer, KeyRef, ListSerializer, StringRef};
-use smallvec::SmallVec;
 use tollgate_core::{Decision, Kind, Quota};
 
 use crate::budget::Unit;
@@ -84,6 +83,7 @@ impl Limit {
     }
 
     /// How this limit stands after a decision.
+    #[inline]
     pub fn after(&self, decision: Decision) -> Standing<'_> {
         Standing::new(self, decision)
     }
@@ -148,26 +148,33 @@ impl Limit {
 /// The longest span that is ever told, 31 years. From 10^9 seconds on, readers that guess take a number for a date.
 pub(crate) const LONGEST_SECONDS: u64 = 999_999_999;
 
-/// The text of a field on its way. Most fit here; then it is copied once, to where it is sent from.
-pub(crate) type Text = SmallVec<[u8; 128]>;
+/// The text of a field on its way. It is copied once, to where it is sent from, which then has just the size it needs.
+pub(crate) type Text = Vec<u8>;
+
+/// Room for most of them.
+pub(crate) fn new_text() -> Text {
+    Text::with_capacity(64)
+}
 
 /// Writes a number as structured fields can say it: at most fifteen digits.
 pub(crate) fn push_number(text: &mut Text, number: u64) {
-    let (start, mut rest) = (text.len(), number.min(MOST));
+    let (mut digits, mut start, mut rest) = ([0; MOST_DIGITS], MOST_DIGITS, number.min(MOST));
     loop {
-        text.push(b'0' + (rest % 10) as u8);
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
         rest /= 10;
         if rest == 0 {
             break;
         }
     }
-    text[start..].reverse();
+    text.extend_from_slice(&digits[start..]);
 }
 
+const MOST_DIGITS: usize = 15;
 /// What structured fields can count to.
 const MOST: u64 = 999_999_999_999_999;
 
-pub(crate) fn text_value(text: &Text) -> HeaderValue {
+pub(crate) fn text_value(text: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(text).expect("structured fields are printable ASCII")
 }
 

@@ -34,6 +34,7 @@ pub struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
+    #[inline]
     pub(crate) fn new(limit: &'a Limit, decision: Decision) -> Self {
         Self { limit, decision, partition_key: None }
     }

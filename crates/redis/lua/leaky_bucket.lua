@@ -15,9 +15,7 @@ end
 
 -- Only the last one can be undone: others were given their times on top of an earlier one.
 function leaky_bucket.back(t, size)
-  if t.height > 0 and t.height == level.mark(t) then
-    return level.lower(t, size)
-  end
+  return t.height == level.mark(t) and level.undo(t, size)
 end
 
 -- Those in a queue were given their times one on top of the other: nobody knows whose this is.

@@ -2,7 +2,7 @@
 --
 -- State, packed as four doubles:
 --   at      when it was written, in the algorithm's own ticks: microseconds, or numbers of windows
---   owed    how far it was above the floor then, in units
+--   owed    how far it was above the floor then, in units; below zero if it was below
 --   fallen  how far returns have taken it down so far
 --   born    when it was first written: a receipt from before is worth nothing
 --
@@ -47,13 +47,19 @@ function level.lower(t, size)
   end
 end
 
+-- Undoes an admission of `size`; what then lies below the floor is as good as on it.
+function level.undo(t, size)
+  t.height, t.fallen = t.height - size, t.fallen + size
+  return true
+end
+
 -- Where a receipt's mark is by now, above the floor.
 function level.mark(t)
   return t.mark_owed - (t.fallen - t.mark_fallen) - t.rate * (t.tick - t.mark_at)
 end
 
 function level.write(t)
-  local raw = struct.pack('<dddd', t.tick, level.owed(t), t.fallen, t.born)
+  local raw = struct.pack('<dddd', t.tick, t.height, t.fallen, t.born)
   if t.rate == 0 then
     redis.call('SET', t.key, raw)
     return
@@ -66,8 +72,9 @@ function level.counts(t)
   return t.height > 0
 end
 
+-- So far below the floor that it is fresh even for a clock that is put back.
 function level.reset(t)
-  t.height, t.fallen, t.born = 0, 0, math.max(now, t.born + 1)
+  t.height, t.fallen, t.born = -MOST, 0, math.max(now, t.born + 1)
 end
 
 function level.tell(t)

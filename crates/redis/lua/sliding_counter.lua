@@ -81,7 +81,7 @@ function sliding_counter.counts(t)
 end
 
 function sliding_counter.reset(t)
-  t.current, t.previous, t.born = 0, 0, math.max(now, t.born + 1)
+  t.window, t.current, t.previous, t.born = -MOST_COUNTED, 0, 0, math.max(now, t.born + 1)
 end
 
 function sliding_counter.tell(t)

@@ -9,7 +9,7 @@ function sub_windows.read(t)
   local raw = redis.call('GET', t.key)
   t.tick, t.parts, t.counts, t.used = math.floor(now / t.period), {}, {}, 0
   if not raw then
-    t.born, t.newest = now, t.tick
+    t.born, t.newest, t.oldest = now, t.tick, t.tick
     return
   end
   local all = { struct.unpack('<' .. string.rep('d', #raw / 8), raw) }
@@ -18,11 +18,11 @@ function sub_windows.read(t)
   if ahead then
     t.newest, t.born = t.tick, now
   end
-  local oldest = math.max(t.tick, t.newest) - t.extra
+  t.oldest = math.max(t.tick, t.newest) - t.extra
   for i = 3, #all - 2, 2 do -- after the last pair comes where struct.unpack stopped
     local part, count = ahead and t.tick or all[i], all[i + 1]
-    if part >= oldest then
-      t.parts[#t.parts + 1], t.counts[#t.counts + 1] = part, count
+    t.parts[#t.parts + 1], t.counts[#t.counts + 1] = part, count
+    if part >= t.oldest then
       t.used = t.used + count
     end
   end
@@ -51,15 +51,17 @@ end
 function sub_windows.lower(t, size)
   local had = t.used
   for i = 1, #t.parts do
-    local by = math.min(size, t.counts[i])
-    t.counts[i], t.used, size = t.counts[i] - by, t.used - by, size - by
+    if t.parts[i] >= t.oldest then
+      local by = math.min(size, t.counts[i])
+      t.counts[i], t.used, size = t.counts[i] - by, t.used - by, size - by
+    end
   end
   return t.used < had
 end
 
 function sub_windows.back(t, size)
   for i = 1, #t.parts do
-    if t.parts[i] == t.mark_at then
+    if t.parts[i] == t.mark_at and t.mark_at >= t.oldest then
       local by = math.min(size, t.counts[i])
       t.counts[i], t.used = t.counts[i] - by, t.used - by
       return by > 0
@@ -77,10 +79,11 @@ local function forgotten(t)
   return t.newest
 end
 
+-- What no longer counts beside the newest part is left out.
 function sub_windows.write(t)
   local all = { t.born, t.newest }
   for i = 1, #t.parts do
-    if t.counts[i] > 0 then
+    if t.counts[i] > 0 and t.parts[i] >= t.newest - t.extra then
       all[#all + 1], all[#all + 2] = t.parts[i], t.counts[i]
     end
   end
@@ -93,7 +96,7 @@ function sub_windows.counts(t)
 end
 
 function sub_windows.reset(t)
-  t.parts, t.counts, t.used, t.born = {}, {}, 0, math.max(now, t.born + 1)
+  t.newest, t.parts, t.counts, t.used, t.born = -MOST_IN_PARTS, {}, {}, 0, math.max(now, t.born + 1)
 end
 
 -- The first part in which it would fit: when enough of the oldest have left.
@@ -102,8 +105,9 @@ local function opening(t, size)
   for i = 1, #t.parts do
     if used + size <= t.depth then
       break
+    elseif t.parts[i] >= t.oldest then
+      used, part = used - t.counts[i], t.parts[i] + t.extra + 1
     end
-    used, part = used - t.counts[i], math.max(part, t.parts[i] + t.extra + 1)
   end
   return part
 end

@@ -14,16 +14,12 @@ end
 function token_bucket.back(t, size)
   local mark = level.mark(t)
   local later = t.height - mark
-  if later < 0 or t.height <= 0 then
+  if later < 0 then
     return false
   elseif later > 0 and t.height > t.depth then
     size = t.mark_at >= t.tick and size - later or 0
   elseif later > 0 then
     size = math.min(size, mark)
   end
-  if size <= 0 then
-    return false
-  end
-  t.height, t.fallen = t.height - size, t.fallen + size
-  return true
+  return size > 0 and level.undo(t, size)
 end

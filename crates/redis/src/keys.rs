@@ -121,7 +121,8 @@ fn identity(rule: &Rule) -> String {
             hash.update(number.to_le_bytes());
         }
     }
-    hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    let first = hash.finalize().iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("{first:016x}")
 }
 
 fn hex16(number: u16) -> [u8; 4] {

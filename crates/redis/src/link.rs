@@ -25,9 +25,10 @@ use wire::Wire;
 
 /// How often the task looks after a connection, and how long the server may take to show that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// The longest pause between two attempts to connect, and the shortest; each is drawn from between them, so that many
+/// The shortest pause between two attempts to connect, and what is added to it at most: how much of that is drawn, so that many
 /// processes do not come back at once.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
+const PAUSE: Duration = Duration::from_millis(50);
+const SPREAD: Duration = Duration::from_millis(200);
 
 /// A connection that is kept up. Clones are the same.
 #[derive(Clone)]
@@ -179,6 +180,5 @@ async fn broke(wire: &Wire, broken: &Notify) -> Arc<str> {
 }
 
 fn pause() -> Duration {
-    let (shortest, longest) = PAUSE;
-    shortest + (longest - shortest).mul_f64(fastrand::f64())
+    PAUSE + SPREAD.mul_f64(fastrand::f64())
 }

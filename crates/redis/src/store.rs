@@ -268,3 +268,33 @@ impl fmt::Debug for RedisStore {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate::Quota;
+    use tollgate_testkit::Redis;
+
+    use super::*;
+
+    /// A fleet half of which was upgraded to a version that keeps its states differently.
+    #[tokio::test]
+    async fn two_versions_side_by_side_do_not_disturb_each_other() {
+        let redis = Redis::start();
+        let store = |layout| RedisStore::builder(&redis.url()).layout(layout).build().unwrap();
+        let rule = Rule::new("d", "n", Quota::per_second(0).burst(10));
+        let fleet = [1, 1, 2, 2].map(store);
+        let mut admitted = [0; 4];
+        for _ in 0..20 {
+            for (store, admitted) in fleet.iter().zip(&mut admitted) {
+                let limit = store.open(&rule);
+                let answer = store.decide(Mode::Take, &[Hit::new(&limit, b"k")]).await.expect("no error");
+                *admitted += u32::from(answer.is_admitted());
+            }
+        }
+        // Each version keeps the limit, so both together admit at most twice as much.
+        assert_eq!((admitted[0] + admitted[1], admitted[2] + admitted[3]), (10, 10));
+        let (old, new) = (fleet[0].open(&rule), fleet[2].open(&rule));
+        assert!(fleet[0].reset(&old, b"k").await.unwrap());
+        assert!(!fleet[2].decide(Mode::Take, &[Hit::new(&new, b"k")]).await.unwrap().is_admitted());
+    }
+}

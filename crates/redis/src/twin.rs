@@ -76,7 +76,8 @@ impl Twin {
         })
     }
 
-    /// Windows and logs: as many as the count in each, and the period rounded up to whole microseconds.
+    /// Windows and logs: as many as the count in each, and the period rounded up to whole microseconds. Nobody waits for 142
+    /// years, and a longer period counts as that.
     fn window(self, quota: Quota) -> Self {
         let count = quota.count().min(MOST);
         let period = micros(quota).clamp(1, MOST);

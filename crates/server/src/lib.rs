@@ -11,6 +11,8 @@
 
 mod access;
 mod engine;
+mod http;
+mod metrics;
 pub mod rls;
 mod server;
 mod tls;
@@ -18,8 +20,10 @@ mod tls;
 pub use access::{Access, Keyring, KeyringError, Keys, Scope, Scopes};
 pub use engine::{
     Ask, AskError, Basis, Clerk, Engine, Finding, LONGEST_HOLD, LoadProblem, Loaded, Opened, Origin, Outcome,
-    PermitId, PermitIdError, PolicyStatus, Ruling, Subject, Tallied, Tally, Told,
+    PermitId, PermitIdError, PolicyStatus, Reset, Ruling, Subject, Tallied, Tally, Told,
 };
+pub use http::{HttpApi, HttpLimits, HttpProtocol};
+pub use metrics::{Compat, Connected, Meter, Metrics};
 pub use rls::{RlsOptions, RlsProtocol};
 pub use server::{Connection, Protocol, Running, Server, Stop, Stream};
 pub use tls::{Tls, TlsError, TlsFiles};

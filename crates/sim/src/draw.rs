@@ -81,6 +81,7 @@ pub struct Caller {
     wait_ns: u64,
     steps_back: bool,
     patient: bool,
+    latest_ns: u64,
 }
 
 impl Caller {
@@ -91,7 +92,8 @@ impl Caller {
         let now_ns = if rng.bool() { 0 } else { any_size(&mut rng, 56) };
         let sizes = [quota.burst_size(), quota.count()];
         let wait_ns = interval_ns;
-        Self { rng, now_ns, interval_ns, period_ns, sizes, wait_ns, steps_back: true, patient: true }
+        let (steps_back, patient, latest_ns) = (true, true, LATEST_NS);
+        Self { rng, now_ns, interval_ns, period_ns, sizes, wait_ns, steps_back, patient, latest_ns }
     }
 
     /// The same, with a clock that never steps back.
@@ -106,10 +108,12 @@ impl Caller {
         Self { patient: false, ..self }
     }
 
-    /// The same, never ready to wait if `subject` cannot promise anything.
+    /// The same, never ready to wait if `subject` cannot promise anything, and never later than it can be asked.
     #[must_use]
     pub fn of(self, subject: &dyn Subject) -> Self {
-        if subject.can_promise() { self } else { self.impatient() }
+        let latest_ns = subject.latest().as_nanos();
+        let same = Self { latest_ns, now_ns: self.now_ns.min(latest_ns), ..self };
+        if subject.can_promise() { same } else { same.impatient() }
     }
 
     /// The same, no earlier than `now`.
@@ -120,7 +124,7 @@ impl Caller {
 
     /// The next question: when, how much, and how long it may take.
     pub fn ask(&mut self) -> (Tick, Ask) {
-        self.now_ns = self.next_moment().min(LATEST_NS);
+        self.now_ns = self.next_moment().min(self.latest_ns);
         (Tick::from_nanos(self.now_ns), Ask::within(self.cost(), Duration::from_nanos(self.patience())))
     }
 

@@ -10,6 +10,7 @@
 //! | [`laws`] | does an algorithm keep the eight laws every algorithm keeps? |
 //! | [`conformance`] | does a limiter, or a store, behave like the algorithm it runs? |
 //! | [`subject`], [`compare`] | what is put to the test, and how it compares with the oracle |
+//! | [`vectors`] | what would another implementation have to say? |
 //! | [`time`], [`workload`], [`draw`] | clocks that misbehave, traffic, and random questions |
 //!
 //! ```
@@ -29,6 +30,7 @@ pub mod oracle;
 mod outcome;
 pub mod subject;
 pub mod time;
+pub mod vectors;
 pub mod workload;
 
 mod lines;

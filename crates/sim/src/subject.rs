@@ -3,6 +3,7 @@
 use tollgate_core::{Algorithm, Ask, Claim, GiveBack, Quota, Tick};
 
 use crate::Outcome;
+use crate::draw;
 use crate::outcome::nanos;
 
 /// A thing that decides: an algorithm with its state, a limiter, a store.
@@ -45,6 +46,11 @@ pub trait Subject {
     /// Whether it can promise a later moment. One that cannot is asked only for what can be had at once.
     fn can_promise(&self) -> bool {
         true
+    }
+
+    /// The latest moment it can be asked about.
+    fn latest(&self) -> Tick {
+        Tick::from_nanos(draw::LATEST_NS)
     }
 
     /// Whether it can go on with another quota. One that cannot is not asked to.

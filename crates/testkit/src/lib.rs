@@ -12,4 +12,4 @@ mod redis;
 pub use envoy::Envoy;
 pub use port::free_port;
 pub use postgres::Postgres;
-pub use redis::Redis;
+pub use redis::{Redis, RedisCluster, RedisSentinel};

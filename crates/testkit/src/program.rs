@@ -44,6 +44,11 @@ impl Program {
         program
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends by this signal, where a server has things to tidy up.
     pub(crate) fn ending_by(mut self, signal: &'static str) -> Self {
         self.farewell = signal;

@@ -37,7 +37,7 @@ pub type DefaultClock = MonotonicClock;
 /// other way round. Only giving something back believes its reading: one that is behind by d may give back up to
 /// `rate·d` too much.
 pub trait Clock: Clone + fmt::Debug + Send + Sync + 'static {
-    /// The time now.
+    /// The time now. A keyed limiter asks for it while it holds a lock, so the answer must not come from asking a limiter.
     fn now(&self) -> Tick;
 
     /// Whether both always tell the same time, so that one reading will do for both. Saying no is always right, and

@@ -19,12 +19,14 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// The caller's own address.
+    #[inline]
     pub(crate) fn address(&self, head: &Head<'_>) -> Option<IpAddr> {
         let peer = self.peer.as_ref().map_or_else(|| known_peer(head), |peer| peer(head))?;
         Some(self.address.resolve(peer, head.headers))
     }
 
     /// The network that stands for the caller.
+    #[inline]
     pub(crate) fn network(&self, head: &Head<'_>) -> Option<IpNet> {
         self.address(head).map(|address| self.address.group(address))
     }

@@ -101,6 +101,7 @@ impl Cost {
     }
 
     /// What is taken at first.
+    #[inline]
     pub(crate) fn first(&self, head: &Head<'_>) -> u64 {
         match &self.first {
             First::Fixed(cost) => *cost,

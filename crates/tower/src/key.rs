@@ -59,7 +59,7 @@ enum Part {
 type Other = dyn Fn(&Head<'_>, &mut KeyBytes) -> bool + Send + Sync;
 
 /// Most keys fit here.
-pub(crate) type KeyBytes = SmallVec<[u8; 32]>;
+pub(crate) type KeyBytes = SmallVec<[u8; 24]>;
 
 impl Key {
     /// One key for all calls.
@@ -133,29 +133,43 @@ impl Key {
         Self { parts: vec![part] }
     }
 
-    /// The key of a request, never empty but for [`EVERYBODY`](Self::EVERYBODY); none if a part of it is missing.
-    pub(crate) fn bytes(&self, head: &Head<'_>, clients: &Clients) -> Option<KeyBytes> {
-        let mut bytes = KeyBytes::new();
-        let several = self.parts.len() > 1;
-        for part in &self.parts {
-            let start = bytes.len();
-            if !part.add(head, clients, &mut bytes) || bytes.len() == start {
-                return None;
-            }
-            if several {
-                // Lengths in front keep ("ab", "c") and ("a", "bc") apart.
-                let len = (bytes.len() - start) as u64;
-                bytes.insert_from_slice(start, &len.to_le_bytes());
-            }
+    /// Adds the key of a request, which is never empty but for [`EVERYBODY`](Self::EVERYBODY); whether it has one. If a part
+    /// is missing, nothing is added.
+    #[inline]
+    pub(crate) fn add_to(&self, bytes: &mut KeyBytes, head: &Head<'_>, clients: &Clients) -> bool {
+        let start = bytes.len();
+        let is_whole = match &self.parts[..] {
+            [part] => part.add_some(head, clients, bytes),
+            parts => parts.iter().all(|part| part.add_with_length(head, clients, bytes)),
+        };
+        if !is_whole {
+            bytes.truncate(start);
         }
-        Some(bytes)
+        is_whole
     }
 }
 
 impl Part {
+    /// Lengths in front keep ("ab", "c") and ("a", "bc") apart.
+    fn add_with_length(&self, head: &Head<'_>, clients: &Clients, bytes: &mut KeyBytes) -> bool {
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0; LENGTH]);
+        let is_some = self.add_some(head, clients, bytes);
+        let length = (bytes.len() - start - LENGTH) as u64;
+        bytes[start..start + LENGTH].copy_from_slice(&length.to_le_bytes());
+        is_some
+    }
+
+    /// Whether something was added: what is there but empty is as good as nothing.
+    #[inline]
+    fn add_some(&self, head: &Head<'_>, clients: &Clients, bytes: &mut KeyBytes) -> bool {
+        let start = bytes.len();
+        self.add(head, clients, bytes) && bytes.len() > start
+    }
+
     fn add(&self, head: &Head<'_>, clients: &Clients, bytes: &mut KeyBytes) -> bool {
         match self {
-            Self::Client => clients.network(head).is_some_and(|network| match network.network() {
+            Self::Client => clients.network(head).is_some_and(|network| match network.addr() {
                 IpAddr::V4(address) => add(&address.octets(), bytes),
                 IpAddr::V6(address) => add(&address.octets(), bytes),
             }),
@@ -170,6 +184,9 @@ impl Part {
         }
     }
 }
+
+/// Of a length in front.
+const LENGTH: usize = size_of::<u64>();
 
 fn add(value: &[u8], bytes: &mut KeyBytes) -> bool {
     bytes.extend_from_slice(value);
@@ -215,7 +232,10 @@ mod tests {
 
     fn key_of(key: &Key, request: http::request::Builder) -> Option<Vec<u8>> {
         let request = request.body(()).unwrap();
-        key.bytes(&Head::of(&request), &Clients::default()).map(|bytes| bytes.to_vec())
+        let mut bytes = KeyBytes::from_slice(b"before");
+        let has_key = key.add_to(&mut bytes, &Head::of(&request), &Clients::default());
+        assert!(has_key || bytes[..] == *b"before");
+        has_key.then(|| bytes[b"before".len()..].to_vec())
     }
 
     fn with(name: &str, value: &str) -> http::request::Builder {

@@ -121,6 +121,7 @@ impl Limit {
         Self { is_shadow: true, ..self }
     }
 
+    #[inline]
     pub(crate) fn applies_to(&self, head: &Head<'_>) -> bool {
         self.conditions.iter().all(|condition| condition(head))
     }

@@ -56,6 +56,7 @@ impl Observer {
     }
 
     /// One call that a limit had something to say about.
+    #[inline]
     pub(crate) fn count(&self, rule: &Arc<str>, outcome: Outcome) {
         let (domain, name) = (&*self.domain, &**rule);
         match outcome {

@@ -9,10 +9,13 @@ mod denial;
 mod desk;
 mod error;
 mod future;
+mod judge;
 mod layer;
 mod rules;
 mod service;
 mod settle;
+mod tell;
+mod wants;
 
 pub use builder::{RateLimitBuilder, Unavailable};
 pub use denial::{Denial, Reason};

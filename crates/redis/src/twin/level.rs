@@ -34,7 +34,7 @@ impl Twin {
             (Some(depth), Ok(rate)) if rate <= MOST => {
                 // They fit, as the depth does.
                 let (unit, depth) = (unit as u64, if burst == 0 { 0 } else { depth as u64 });
-                Self { rate, unit, depth, ..self }
+                Self { rate, depth, unit, ..self }
             }
             _ => self.rounded(rate, unit, burst.min(MOST)),
         }
@@ -177,6 +177,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::cast_precision_loss, reason = "rates are compared to some digits")]
     fn what_does_not_fit_is_rounded_down_and_never_up() {
         let quotas = [
             Quota::per_day(999_999_999),

@@ -1,9 +1,10 @@
 //! A small open table of states by fingerprint: what a shard splits into, so that nothing ever moves but a thousand slots at
 //! a time.
 //!
-//! Slots lie four to a cache line. A key's home is a line; if that is full it goes into the next one that is not. Lines fill
-//! from the front and are never left with a gap: a search ends at the first empty slot. Taking a key out moves later ones
-//! back, so there are no tombstones, and a table that was swept is as fast as one that was never full.
+//! Slots lie four to a cache line. A key's home is a slot; if that is taken it goes into another one of the same line, and if
+//! the line is full, into the next line that is not. A search ends at the first line with an empty slot. Taking a key out of a
+//! full line moves one back that spilled over from there, so there are no tombstones, and a table that was swept is as fast as
+//! one that was never full.
 
 use std::mem;
 
@@ -16,7 +17,10 @@ const SLOTS: usize = 4;
 /// The fewest lines of a segment.
 const FEWEST: usize = 2;
 
-/// A fingerprint and its state. A fingerprint of zero marks an empty slot.
+/// The fingerprint of an empty slot. No key has it.
+const EMPTY: u64 = 0;
+
+/// A fingerprint and its state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot<S> {
     pub(crate) print: u64,
@@ -28,8 +32,15 @@ pub(crate) struct Slot<S> {
 struct Line<S>([Slot<S>; SLOTS]);
 
 impl<S> Line<S> {
+    /// The slot with this fingerprint.
+    #[inline]
+    fn position(&self, print: u64) -> Option<usize> {
+        self.0.iter().position(|slot| slot.print == print)
+    }
+
+    #[inline]
     fn is_full(&self) -> bool {
-        self.0[SLOTS - 1].print != 0
+        self.position(EMPTY).is_none()
     }
 }
 
@@ -46,6 +57,47 @@ pub(crate) struct Segment<S> {
     pub(crate) none_idle_before: Tick,
     /// The change of quota that the states have gone through.
     pub(crate) generation: u64,
+}
+
+/// Where a key should be.
+pub(crate) struct Home<'a, S> {
+    lines: &'a mut [Line<S>],
+    line: usize,
+}
+
+impl<'a, S> Home<'a, S> {
+    /// The key's state, if it is there or has spilled over from there.
+    #[inline]
+    pub(crate) fn state_of(self, print: u64) -> Option<&'a mut S> {
+        // Where it is cannot be foretold, and a wrong guess costs as much as the rest of the search; that it is at home is
+        // right for most.
+        if self.lines[self.line].0[slot_of(print)].print == print {
+            return Some(&mut self.lines[self.line].0[slot_of(print)].state);
+        }
+        let (line, index) = search(self.lines, self.line, print)?;
+        Some(&mut self.lines[line].0[index].state)
+    }
+}
+
+/// The line of a key and its slot there, beginning with the line in which it should be.
+#[inline]
+fn search<S>(lines: &[Line<S>], mut line: usize, print: u64) -> Option<(usize, usize)> {
+    loop {
+        if let Some(index) = lines[line].position(print) {
+            return Some((line, index));
+        }
+        if !lines[line].is_full() {
+            return None;
+        }
+        line = if line + 1 == lines.len() { 0 } else { line + 1 };
+    }
+}
+
+/// The slot that a key should have in its line. By other bits than those that choose the line; these are where the offset of
+/// a slot of 16 bytes has them.
+#[inline]
+fn slot_of(print: u64) -> usize {
+    (print >> 4) as usize % SLOTS
 }
 
 /// The size after `lines`: by turns half and a third more, so that a third is free at most.
@@ -98,59 +150,44 @@ impl<S: Clone + Default> Segment<S> {
         self.lines.len() > FEWEST && self.used * 4 < self.slots()
     }
 
+    /// The line in which a key should be.
     #[inline]
     fn home(&self, print: u64) -> usize {
         ((u64::from(print as u32) * self.lines.len() as u64) >> 32) as usize
     }
 
-    /// Gets a key's line under way.
+    /// Where a key should be. It is under way from memory, so the caller had better do something else first.
     #[inline]
-    pub(crate) fn prefetch(&self, print: u64) {
-        prefetch(&self.lines[self.home(print)]);
+    pub(crate) fn home_of(&mut self, print: u64) -> Home<'_, S> {
+        let line = self.home(print);
+        prefetch(&self.lines[line]);
+        Home { lines: &mut self.lines, line }
     }
 
     /// A key's state and plan.
-    #[inline]
-    pub(crate) fn get_mut(&mut self, print: u64, has_plans: bool) -> Option<(&mut S, u32)> {
-        let lines = self.lines.len();
-        let mut line = self.home(print);
-        loop {
-            // Looked at twice, because a borrow that may be returned cannot be given up.
-            let slots = &self.lines[line].0;
-            if let Some(index) = slots.iter().position(|slot| slot.print == print) {
-                let plan = if has_plans { self.plans[line * SLOTS + index] } else { 0 };
-                return Some((&mut self.lines[line].0[index].state, plan));
-            }
-            if slots[SLOTS - 1].print == 0 {
-                return None;
-            }
-            line = if line + 1 == lines { 0 } else { line + 1 };
-        }
+    pub(crate) fn get_mut(&mut self, print: u64) -> Option<(&mut S, u32)> {
+        let place = self.find(print)?;
+        let plan = self.plan(place);
+        Some((self.state_mut(place), plan))
     }
 
     /// Where a key is.
     pub(crate) fn find(&self, print: u64) -> Option<usize> {
-        let mut line = self.home(print);
-        loop {
-            let slots = &self.lines[line].0;
-            if let Some(index) = slots.iter().position(|slot| slot.print == print) {
-                return Some(line * SLOTS + index);
-            }
-            if slots[SLOTS - 1].print == 0 {
-                return None;
-            }
-            line = self.after(line);
-        }
+        search(&self.lines, self.home(print), print).map(|(line, index)| line * SLOTS + index)
     }
 
     /// Where a key that is not there would go.
     fn vacancy(&self, print: u64) -> usize {
         let mut line = self.home(print);
-        while self.lines[line].is_full() {
+        if self.lines[line].0[slot_of(print)].print == EMPTY {
+            return line * SLOTS + slot_of(print);
+        }
+        loop {
+            if let Some(index) = self.lines[line].position(EMPTY) {
+                return line * SLOTS + index;
+            }
             line = self.after(line);
         }
-        let used = self.lines[line].0.iter().take_while(|slot| slot.print != 0).count();
-        line * SLOTS + used
     }
 
     #[inline]
@@ -199,14 +236,12 @@ impl<S: Clone + Default> Segment<S> {
         taken.state
     }
 
-    /// Closes the gap at `hole`, which leaves the line's last slot empty; then finds one that spilled over from there
-    /// and moves it in. Answers where that left a gap.
+    /// If the line of `hole` is full but for it, finds one that spilled over from there and moves it in. Answers where that
+    /// left a hole.
     fn fill(&mut self, hole: usize) -> Option<usize> {
-        let (line, index) = (hole / SLOTS, hole % SLOTS);
-        let behind = self.lines[line].0[index + 1..].iter().take_while(|slot| slot.print != 0).count();
-        let last = index + behind;
-        self.relocate(line * SLOTS + last, hole);
-        if last < SLOTS - 1 {
+        let line = hole / SLOTS;
+        let others = self.lines[line].0.iter().enumerate().filter(|(index, _)| *index != hole % SLOTS);
+        if others.into_iter().any(|(_, slot)| slot.print == EMPTY) {
             return None; // it was not full, so nobody spilled over
         }
         let lines = self.lines.len();
@@ -214,10 +249,10 @@ impl<S: Clone + Default> Segment<S> {
         while next != line {
             let gap = (next + lines - line) % lines;
             let spilled =
-                |slot: &Slot<S>| slot.print != 0 && (next + lines - self.home(slot.print)) % lines >= gap;
+                |slot: &Slot<S>| slot.print != EMPTY && (next + lines - self.home(slot.print)) % lines >= gap;
             if let Some(index) = self.lines[next].0.iter().position(spilled) {
                 let from = next * SLOTS + index;
-                self.relocate(from, line * SLOTS + SLOTS - 1);
+                self.relocate(from, hole);
                 return Some(from);
             }
             if !self.lines[next].is_full() {
@@ -230,11 +265,9 @@ impl<S: Clone + Default> Segment<S> {
 
     /// Moves a slot, leaving its place empty.
     fn relocate(&mut self, from: usize, to: usize) {
-        if from != to {
-            let slot = mem::take(&mut self.lines[from / SLOTS].0[from % SLOTS]);
-            self.lines[to / SLOTS].0[to % SLOTS] = slot;
-            self.set_plan(to, self.plan(from));
-        }
+        let slot = mem::take(&mut self.lines[from / SLOTS].0[from % SLOTS]);
+        self.lines[to / SLOTS].0[to % SLOTS] = slot;
+        self.set_plan(to, self.plan(from));
     }
 
     /// All places.
@@ -258,13 +291,13 @@ impl<S: Clone + Default> Segment<S> {
     /// Everything in it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Slot<S>)> {
         let places = self.lines.iter().flat_map(|line| &line.0).enumerate();
-        places.filter(|(_, slot)| slot.print != 0)
+        places.filter(|(_, slot)| slot.print != EMPTY)
     }
 
     /// Gives every state to `change`.
     pub(crate) fn for_each_mut(&mut self, mut change: impl FnMut(u32, &mut S)) {
         for (place, slot) in self.lines.iter_mut().flat_map(|line| &mut line.0).enumerate() {
-            if slot.print != 0 {
+            if slot.print != EMPTY {
                 change(self.plans.get(place).copied().unwrap_or(0), &mut slot.state);
             }
         }
@@ -313,7 +346,7 @@ impl<S: Clone + Default> Segment<S> {
     /// Gives away all states.
     fn drain(&mut self, mut take: impl FnMut(u64, S, u32)) {
         for (place, slot) in self.lines.iter_mut().flat_map(|line| &mut line.0).enumerate() {
-            if slot.print != 0 {
+            if slot.print != EMPTY {
                 let plan = self.plans.get(place).copied().unwrap_or(0);
                 take(slot.print, mem::take(&mut slot.state), plan);
             }
@@ -345,18 +378,15 @@ mod tests {
 
     use super::*;
 
-    /// Every key is found where the model has it, and lines have no gaps.
-    fn agrees(segment: &Segment<u64>, model: &HashMap<u64, u64>) {
+    /// Every key is found, with what the model has.
+    fn agrees(segment: &mut Segment<u64>, model: &HashMap<u64, u64>) {
         assert_eq!(segment.len(), model.len());
         assert_eq!(segment.iter().count(), model.len());
         for (print, state) in model {
             let place = segment.find(*print).expect("it is there");
             assert_eq!(segment.slot(place).state, *state);
+            assert_eq!(segment.home_of(*print).state_of(*print).copied(), Some(*state));
             assert_eq!(u64::from(segment.plan(place)), print % 7);
-        }
-        for line in &segment.lines {
-            let used = line.0.iter().take_while(|slot| slot.print != 0).count();
-            assert!(line.0[used..].iter().all(|slot| slot.print == 0), "a gap");
         }
     }
 
@@ -382,6 +412,7 @@ mod tests {
                         model.insert(print, step);
                     }
                     None => {
+                        assert_eq!(segment.home_of(print).state_of(print), None);
                         if segment.is_full() {
                             segment.grow();
                         }
@@ -393,12 +424,12 @@ mod tests {
                     segment.shrink();
                 }
             }
-            agrees(&segment, &model);
+            agrees(&mut segment, &model);
             let mut high = segment.split(1 << 40);
             assert!(high.iter().all(|(_, slot)| slot.print & 1 << 40 != 0));
             assert!(segment.iter().all(|(_, slot)| slot.print & 1 << 40 == 0));
             segment.take_in(&mut high);
-            agrees(&segment, &model);
+            agrees(&mut segment, &model);
         }
     }
 

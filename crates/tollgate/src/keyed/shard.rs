@@ -15,6 +15,7 @@ mod quota;
 mod restore;
 mod sweep;
 
+use std::hint::select_unpredictable;
 use std::time::Duration;
 
 use tollgate_core::{Algorithm, Ask, Decision, Quota, Tick};
@@ -91,13 +92,24 @@ pub(crate) struct Counts {
     pub(crate) overflowed: u64,
 }
 
+/// How a key that is known is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// All keys have the same plan.
+    Quick,
+    /// Each key's plan must be looked up.
+    ByPlan,
+    /// Not here, but by [`Shard::take`]: somebody must be told of everything, or waits for one of the keys or has it in hand,
+    /// or a segment is behind.
+    Closed,
+}
+
 /// In this order, so that what every call looks at lies next to the lock, on two cache lines.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard<A: Algorithm> {
-    /// Whether the quick way is closed: somebody must be told of everything, or waits for one of the keys or has it in hand, or
-    /// a segment is behind.
-    takes_detour: bool,
+    /// How a key that is known is asked.
+    way: Way,
     segments: Vec<Segment<A::State>>,
     /// Masks the bits of a fingerprint that choose a segment: the least power of two that has room for all, less one.
     mask: usize,
@@ -122,6 +134,8 @@ pub(crate) struct Shard<A: Algorithm> {
     pinned: bool,
     /// Whether somebody must be told of everything.
     is_watched: bool,
+    /// The way as long as nothing closes it.
+    open_way: Way,
     counts: Counts,
     aside: Box<Aside<A>>,
 }
@@ -148,6 +162,11 @@ impl<A: Algorithm> Shard<A> {
         // Where there is a cap, what an eviction needs must be there before it.
         let accounts = common.room.is_bounded().then(|| Box::new([Account::default(); ACCOUNTS]));
         common.room.grown(accounts.as_deref().map_or(0, size_of_val));
+        let way = match (common.is_watched, common.by_key) {
+            (true, _) => Way::Closed,
+            (false, true) => Way::ByPlan,
+            (false, false) => Way::Quick,
+        };
         Self {
             algorithm: common.plans.make(quota),
             unseen: A::State::default(),
@@ -160,7 +179,8 @@ impl<A: Algorithm> Shard<A> {
             accounts,
             lines: 0,
             pinned: false,
-            takes_detour: common.is_watched,
+            way,
+            open_way: way,
             is_watched: common.is_watched,
             until_sweep: CALLS_PER_LINE,
             counts: Counts::default(),
@@ -177,18 +197,20 @@ impl<A: Algorithm> Shard<A> {
     #[inline]
     fn segment_of(&self, print: u64) -> usize {
         let bits = (print >> SEGMENT_BITS) as usize & self.mask;
-        if bits < self.segments.len() { bits } else { bits & (self.mask >> 1) }
+        // As good as tossing a coin, so no branch.
+        bits & select_unpredictable(bits < self.segments.len(), usize::MAX, self.mask >> 1)
     }
 
     /// Gets a key's line under way.
     #[inline]
-    pub(crate) fn prefetch(&self, print: u64) {
-        self.segments[self.segment_of(print)].prefetch(print);
+    pub(crate) fn prefetch(&mut self, print: u64) {
+        let number = self.segment_of(print);
+        let _under_way = self.segments[number].home_of(print);
     }
 
     /// Asks a key that is known: `decide` gets its algorithm and state, and whether it admits is counted. `None` if the key
-    /// is new, or [`take`](Self::take) must look after it first. Reading the clock takes as long as a tenth of an access to
-    /// memory, so `now` is asked for while that is under way.
+    /// is new, or [`take`](Self::take) must look after it first. Reading the clock takes a tenth as long as getting the key's
+    /// line from memory, so `now` is asked for while that is under way.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a caller that only wants a yes should not pay for the rest")]
     pub(crate) fn ask<T>(
@@ -198,14 +220,31 @@ impl<A: Algorithm> Shard<A> {
         now: impl FnOnce() -> Tick,
         decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
     ) -> Option<T> {
-        if self.takes_detour {
+        if self.way != Way::Quick {
+            return self.ask_by_plan(common, print, now(), decide);
+        }
+        let number = self.segment_of(print);
+        let home = self.segments[number].home_of(print);
+        let now = now();
+        let (admitted, answer) = decide(&self.algorithm, home.state_of(print)?, now);
+        self.count(common, now, admitted);
+        Some(answer)
+    }
+
+    /// [`ask`](Self::ask) where keys have plans, or where it is closed. Apart, so that the way of the others is short.
+    #[inline(never)]
+    fn ask_by_plan<T>(
+        &mut self,
+        common: &Common<A>,
+        print: u64,
+        now: Tick,
+        decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
+    ) -> Option<T> {
+        if self.way == Way::Closed {
             return None;
         }
         let number = self.segment_of(print);
-        let segment = &mut self.segments[number];
-        segment.prefetch(print);
-        let now = now();
-        let (state, plan) = segment.get_mut(print, common.by_key)?;
+        let (state, plan) = self.segments[number].get_mut(print)?;
         let (admitted, answer) = decide(algorithm_of(&self.algorithm, common, plan), state, now);
         self.count(common, now, admitted);
         Some(answer)
@@ -220,11 +259,11 @@ impl<A: Algorithm> Shard<A> {
         now: Tick,
         ask: Ask,
     ) -> Option<(Decision, Option<Receipt>)> {
-        if self.takes_detour {
+        if self.way == Way::Closed {
             return None;
         }
         let number = self.segment_of(print);
-        let (state, plan) = self.segments[number].get_mut(print, common.by_key)?;
+        let (state, plan) = self.segments[number].get_mut(print)?;
         let algorithm = algorithm_of(&self.algorithm, common, plan);
         let step = algorithm.decide(state, now, ask);
         let receipt = step.change.map(|change| {
@@ -445,7 +484,7 @@ impl<A: Algorithm> Shard<A> {
 
     pub(crate) fn line_opened(&mut self) {
         self.lines += 1;
-        self.takes_detour = true;
+        self.way = Way::Closed;
     }
 
     pub(crate) fn line_closed(&mut self) {
@@ -454,10 +493,8 @@ impl<A: Algorithm> Shard<A> {
     }
 
     fn open_if_it_can_be(&mut self) {
-        self.takes_detour = self.is_watched
-            || self.lines > 0
-            || !self.aside.held.is_empty()
-            || !self.aside.changes.is_empty();
+        let is_closed = self.lines > 0 || self.holds_any() || !self.aside.changes.is_empty();
+        self.way = if is_closed { Way::Closed } else { self.open_way };
     }
 }
 
@@ -575,13 +612,14 @@ mod tests {
             assert!(take(&mut shard, &common, *print, Tick::ZERO));
         }
         shard.set_quota(&common, Quota::per_second(1).burst(9), Tick::ZERO);
-        assert!(shard.takes_detour);
+        assert_eq!(shard.way, Way::Closed);
         shard.set_quota(&common, Quota::per_second(1).burst(5), Tick::ZERO);
         let calls = shard.segments.len();
         for print in &prints {
             assert!(take(&mut shard, &common, *print, Tick::ZERO), "one was left");
             assert!(!take(&mut shard, &common, *print, Tick::ZERO), "and no more");
         }
-        assert!(prints.len() > calls && !shard.takes_detour && shard.aside.changes.is_empty());
+        assert!(prints.len() > calls && shard.aside.changes.is_empty());
+        assert_eq!(shard.way, Way::ByPlan);
     }
 }

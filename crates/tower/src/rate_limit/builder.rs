@@ -19,7 +19,7 @@ use crate::head::Head;
 use crate::limit::Limit;
 
 /// What to do while the store cannot tell.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unavailable {
     /// All calls pass.

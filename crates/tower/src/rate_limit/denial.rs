@@ -29,8 +29,8 @@ pub struct Denial<'a> {
     pub(super) head: Head<'a>,
     pub(super) reason: Reason,
     pub(super) standings: &'a [Standing<'a>],
-    /// The limit for which the key was missing.
-    pub(super) nameless: Option<&'a str>,
+    /// The limit that refused whatever is left.
+    pub(super) by: Option<&'a str>,
 }
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -40,7 +40,7 @@ const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-m
 impl<'a> Denial<'a> {
     /// One that is not about limits of rate.
     pub(crate) fn of(head: Head<'a>, reason: Reason) -> Self {
-        Self { head, reason, standings: &[], nameless: None }
+        Self { head, reason, standings: &[], by: None }
     }
 
     /// What was asked for.
@@ -56,7 +56,7 @@ impl<'a> Denial<'a> {
     /// The names of the limits that refused.
     pub fn limits(&self) -> impl Iterator<Item = &'a str> {
         let refused = self.standings.iter().filter(|standing| standing.is_refusal());
-        refused.map(|standing| standing.limit().name()).chain(self.nameless)
+        refused.map(|standing| standing.limit().name()).chain(self.by)
     }
 
     /// When the same call would be admitted; `None` if that is not known, or will never be.

@@ -1,37 +1,39 @@
 //! A store, and the limits that were opened there.
 
 use smallvec::SmallVec;
-use tollgate::store::{Answer, Hit, Mode, Store, StoreError};
+use tollgate::store::{Answer, Hit, Mode, Rule, Store, StoreError};
 
-use crate::key::KeyBytes;
-
-/// What a call wants of one limit.
-pub(crate) struct Want {
-    /// Which one.
-    pub(crate) limit: usize,
-    pub(crate) key: KeyBytes,
-    pub(crate) cost: u64,
-}
-
-/// What a call wants of all limits that apply.
-pub(crate) type Wants = SmallVec<[Want; 2]>;
+use super::wants::{Want, Wants};
 
 pub(crate) struct Desk<S: Store> {
     store: S,
     limits: Vec<S::Limit>,
 }
 
+/// What was taken; with a permit, if it is to be settled.
+pub(super) type Took<S> = (Answer, Option<<S as Store>::Permit>);
+
 impl<S: Store> Desk<S> {
-    pub(crate) fn new(store: S, limits: Vec<S::Limit>) -> Self {
+    pub(crate) fn new(store: S, rules: &[Rule]) -> Self {
+        let limits = rules.iter().map(|rule| store.open(rule)).collect();
         Self { store, limits }
     }
 
+    pub(crate) fn rule(&self, want: &Want) -> &Rule {
+        self.limits[want.limit()].as_ref()
+    }
+
+    /// Takes all, or nothing, if that can be done without waiting.
+    #[inline]
+    pub(crate) fn take_now(&self, wants: &Wants) -> Option<Result<Answer, StoreError>> {
+        match wants.each() {
+            [_] => self.store.decide_now(Mode::Take, &[self.hit(wants, 0)]),
+            _ => self.store.decide_now(Mode::Take, &self.hits(wants)),
+        }
+    }
+
     /// Takes all, or nothing; with a permit if what it costs will be known later.
-    pub(crate) async fn take(
-        &self,
-        wants: &[Want],
-        is_settled: bool,
-    ) -> Result<(Answer, Option<S::Permit>), StoreError> {
+    pub(crate) async fn take(&self, wants: &Wants, is_settled: bool) -> Result<Took<S>, StoreError> {
         let hits = self.hits(wants);
         if is_settled {
             return self.store.acquire(&hits).await;
@@ -43,7 +45,7 @@ impl<S: Store> Desk<S> {
     pub(crate) async fn settle(
         &self,
         permit: S::Permit,
-        wants: &[Want],
+        wants: &Wants,
         actual: &[u64],
     ) -> Result<Answer, StoreError> {
         self.store.settle(permit, actual).await?;
@@ -52,8 +54,13 @@ impl<S: Store> Desk<S> {
         self.store.decide(Mode::Peek, &hits).await
     }
 
-    fn hits<'a>(&'a self, wants: &'a [Want]) -> SmallVec<[Hit<'a, S::Limit>; 2]> {
-        let hit = |want: &'a Want| Hit::new(&self.limits[want.limit], &want.key).costing(want.cost);
-        wants.iter().map(hit).collect()
+    fn hits<'a>(&'a self, wants: &'a Wants) -> SmallVec<[Hit<'a, S::Limit>; 2]> {
+        (0..wants.each().len()).map(|at| self.hit(wants, at)).collect()
+    }
+
+    #[inline]
+    fn hit<'a>(&'a self, wants: &'a Wants, at: usize) -> Hit<'a, S::Limit> {
+        let want = &wants.each()[at];
+        Hit::new(&self.limits[want.limit()], wants.key(at)).costing(want.cost)
     }
 }

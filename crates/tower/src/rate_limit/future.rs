@@ -12,7 +12,8 @@ use pin_project_lite::pin_project;
 use tollgate::store::Store;
 use tower_service::Service;
 
-use super::rules::{Judging, Pass, Rules, Ruling};
+use super::judge::{Judging, Pass, Ruling};
+use super::rules::Rules;
 use super::settle::{Closing, Settling};
 use crate::body::{Counter, LimitedBody};
 use crate::head::Head;
@@ -40,8 +41,9 @@ pin_project! {
         N: Service<Request<B>>,
         S: Store,
     {
-        Judging { judging: Judging<S>, call: Option<(N, Request<B>)> },
-        Calling { #[pin] call: N::Future, pass: Option<Pass<S>> },
+        // What waits is rare, and large.
+        Judging { judging: Judging<S>, call: Option<Box<(N, Request<B>)>> },
+        Calling { #[pin] call: N::Future, pass: Pass<S> },
         Settling { settling: Settling<S>, response: Option<Response<R>> },
         Refused { response: Option<Response<Bytes>> },
     }
@@ -49,11 +51,12 @@ pin_project! {
 
 impl<N: Service<Request<B>>, S: Store, B, R> RateLimitFuture<N, S, B, R> {
     pub(super) fn judging(rules: Arc<Rules<S>>, judging: Judging<S>, inner: N, request: Request<B>) -> Self {
-        Self { rules, state: State::Judging { judging, call: Some((inner, request)) } }
+        Self { rules, state: State::Judging { judging, call: Some(Box::new((inner, request))) } }
     }
 
+    #[inline]
     pub(super) fn calling(rules: Arc<Rules<S>>, call: N::Future, pass: Pass<S>) -> Self {
-        Self { rules, state: State::Calling { call, pass: Some(pass) } }
+        Self { rules, state: State::Calling { call, pass } }
     }
 
     pub(super) fn refused(rules: Arc<Rules<S>>, response: Response<Bytes>) -> Self {
@@ -74,9 +77,9 @@ where
             let next = match this.state.as_mut().project() {
                 StateProjection::Judging { judging, call } => {
                     let ruling = ready!(judging.as_mut().poll(context));
-                    let (mut inner, request) = call.take().expect(POLLED_AGAIN);
+                    let (mut inner, request) = *call.take().expect(POLLED_AGAIN);
                     match ruling {
-                        Ruling::Pass(pass) => State::Calling { call: inner.call(request), pass: Some(pass) },
+                        Ruling::Pass(pass) => State::Calling { call: inner.call(request), pass },
                         Ruling::Refuse(refusal) => {
                             let response = this.rules.refuse(Head::of(&request), &refusal);
                             State::Refused { response: Some(response) }
@@ -85,7 +88,6 @@ where
                 }
                 StateProjection::Calling { call, pass } => {
                     let mut response = ready!(call.poll(context))?;
-                    let pass = pass.take().expect(POLLED_AGAIN);
                     match this.rules.close(pass, &mut response) {
                         Closing::Done => return answered(response, None),
                         Closing::Count(counter) => return answered(response, Some(counter)),
@@ -93,9 +95,9 @@ where
                     }
                 }
                 StateProjection::Settling { settling, response } => {
-                    let pass = ready!(settling.as_mut().poll(context));
+                    let taken = ready!(settling.as_mut().poll(context));
                     let mut response = response.take().expect(POLLED_AGAIN);
-                    this.rules.write(&pass.enforced, response.headers_mut());
+                    this.rules.write(&taken, response.headers_mut());
                     return answered(response, None);
                 }
                 StateProjection::Refused { response } => {

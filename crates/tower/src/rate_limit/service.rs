@@ -1,17 +1,17 @@
 //! A service with limits in front of it.
 
 use std::fmt;
-use std::future::Future;
 use std::mem;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use tollgate::store::{MemoryStore, Store};
 use tower_service::Service;
 
 use super::future::RateLimitFuture;
-use super::rules::{Pass, Rules, Ruling};
+use super::judge::{Judged, Ruling};
+use super::rules::Rules;
 use crate::body::LimitedBody;
 use crate::head::Head;
 
@@ -40,20 +40,15 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let rules = Arc::clone(&self.rules);
         let asked = rules.read(&Head::of(&request));
-        if asked.is_nothing() {
-            return RateLimitFuture::calling(rules, self.inner.call(request), Pass::free());
-        }
-        let mut judging = Box::pin(Arc::clone(&rules).judge(asked));
-        // A store in this process answers at once. If not, the waker comes with the first poll of our own future.
-        match judging.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ruling::Pass(pass)) => {
+        match rules.judge(asked) {
+            Judged::Now(Ruling::Pass(pass)) => {
                 RateLimitFuture::calling(rules, self.inner.call(request), pass)
             }
-            Poll::Ready(Ruling::Refuse(refusal)) => {
+            Judged::Now(Ruling::Refuse(refusal)) => {
                 let response = rules.refuse(Head::of(&request), &refusal);
                 RateLimitFuture::refused(rules, response)
             }
-            Poll::Pending => {
+            Judged::Later(judging) => {
                 // The one that said it is ready is the one to be called.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);

@@ -1,6 +1,7 @@
 //! What a call cost in the end.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -9,7 +10,8 @@ use http::Response;
 use smallvec::SmallVec;
 use tollgate::store::Store;
 
-use super::rules::{Held, Pass, Rules, Taken};
+use super::judge::{Held, Pass, Taken};
+use super::rules::Rules;
 use crate::body::Counter;
 use crate::cost::Settle;
 use crate::head::Reply;
@@ -24,7 +26,7 @@ pub(super) enum Closing<S: Store> {
     Count(Counter),
 }
 
-pub(super) type Settling<S> = Pin<Box<dyn Future<Output = Pass<S>> + Send>>;
+pub(super) type Settling<S> = Pin<Box<dyn Future<Output = Box<Taken<S>>> + Send>>;
 
 /// What each hit really cost.
 struct Bill {
@@ -35,26 +37,34 @@ struct Bill {
 }
 
 impl<S: Store> Rules<S> {
-    /// What remains to be done about what a call took. Writes the fields if nothing can change them any more.
-    pub(super) fn close<R>(self: &Arc<Self>, pass: Pass<S>, response: &mut Response<R>) -> Closing<S> {
+    /// What remains to be done about what a call took: mostly nothing. Writes the fields if nothing can change them any more.
+    pub(super) fn close<R>(self: &Arc<Self>, pass: &mut Pass<S>, response: &mut Response<R>) -> Closing<S> {
+        match mem::replace(pass, Pass::Free) {
+            Pass::Free => {}
+            Pass::One { limit, decision } => self.write_one(limit as usize, decision, response.headers_mut()),
+            Pass::Several(taken) => return self.close_several(taken, response),
+        }
+        Closing::Done
+    }
+
+    fn close_several<R>(self: &Arc<Self>, taken: Box<Taken<S>>, response: &mut Response<R>) -> Closing<S> {
         let (enforced, shadow) = {
             let reply = Reply::of(response);
-            let shadow = pass.shadow.as_ref().map(|taken| self.bill(taken, &reply));
-            (self.bill(&pass.enforced, &reply), shadow.unwrap_or_default())
+            let shadow = taken.shadow.as_ref().map(|taken| self.bill(taken, &reply));
+            (self.bill(&taken, &reply), shadow.unwrap_or_default())
         };
+        let rules = Arc::clone(self);
         if !enforced.by_body.is_empty() || !shadow.by_body.is_empty() {
-            self.write(&pass.enforced, response.headers_mut());
-            let rules = Arc::clone(self);
+            self.write(&taken, response.headers_mut());
             return Closing::Count(Counter::new(move |bytes| {
                 let (enforced, shadow) = (enforced.with_body(bytes), shadow.with_body(bytes));
-                soon(async move { _ = rules.settle(pass, enforced, shadow).await });
+                soon(async move { _ = rules.settle(taken, enforced, shadow).await });
             }));
         }
         if enforced.is_changed || shadow.is_changed {
-            let rules = Arc::clone(self);
-            return Closing::Settle(Box::pin(async move { rules.settle(pass, enforced, shadow).await }));
+            return Closing::Settle(Box::pin(async move { rules.settle(taken, enforced, shadow).await }));
         }
-        self.write(&pass.enforced, response.headers_mut());
+        self.write(&taken, response.headers_mut());
         Closing::Done
     }
 
@@ -63,8 +73,8 @@ impl<S: Store> Rules<S> {
         if taken.held.is_none() {
             return bill;
         }
-        for (index, want) in taken.wants.iter().enumerate() {
-            let cost = match &self.entry(want).limit.cost.settle {
+        for (index, want) in taken.wants.each().iter().enumerate() {
+            let cost = match &self.entry(want).cost.settle {
                 None => want.cost,
                 Some(Settle::Reply(actual)) => actual(reply).unwrap_or(want.cost),
                 Some(Settle::Body) => {
@@ -78,12 +88,12 @@ impl<S: Store> Rules<S> {
         bill
     }
 
-    async fn settle(&self, mut pass: Pass<S>, enforced: Bill, shadow: Bill) -> Pass<S> {
-        self.pay(&mut pass.enforced, &enforced).await;
-        if let Some(taken) = &mut pass.shadow {
+    async fn settle(&self, mut taken: Box<Taken<S>>, enforced: Bill, shadow: Bill) -> Box<Taken<S>> {
+        self.pay(&mut taken, &enforced).await;
+        if let Some(taken) = &mut taken.shadow {
             self.pay(taken, &shadow).await;
         }
-        pass
+        taken
     }
 
     /// Settles, and notes how things stand then. What cannot be settled stays as it was taken.
@@ -100,7 +110,7 @@ impl<S: Store> Rules<S> {
             },
         };
         match answer {
-            Ok(answer) => taken.answer = Some(answer),
+            Ok(answer) => taken.answer = answer,
             Err(error) => self.observer.could_not_settle(&error),
         }
     }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Algorithm, Claim, Decision, Step, Tick};
 
-use super::{Common, Receipt, Shard, account, algorithm_of};
+use super::{Common, Receipt, Shard, Way, account, algorithm_of};
 
 /// What taking something of a key would write.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl<A: Algorithm> Shard<A> {
         let is_as_found = state == drawn.before.as_ref();
         if is_as_found {
             self.aside.held.push(print);
-            self.takes_detour = true;
+            self.way = Way::Closed;
         }
         is_as_found
     }

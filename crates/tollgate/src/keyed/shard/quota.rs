@@ -2,7 +2,7 @@
 
 use tollgate_core::{Algorithm, Quota, Tick};
 
-use super::{Common, Shard, algorithm_of};
+use super::{Common, Shard, Way, algorithm_of};
 
 /// A change of quota that not all segments have gone through.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl<A: Algorithm> Shard<A> {
         self.aside.quota = quota;
         self.generation += 1;
         self.aside.changes.push(Change { now, quota, old, new });
-        self.takes_detour = true;
+        self.way = Way::Closed;
     }
 
     /// The segment of a key, after all changes of quota.

@@ -1,0 +1,157 @@
+//! Limits that are spread over a cluster.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tollgate::store::{Hit, Mode, Rule, Store};
+use tollgate::{Kind, Quota};
+use tollgate_redis::{RedisLimit, RedisStore};
+use tollgate_testkit::RedisCluster;
+
+/// Nothing comes back by itself within a test.
+const SLOW: Quota = Quota::per_day(1).burst(10);
+
+async fn left(store: &RedisStore, limit: &RedisLimit, key: &[u8]) -> Vec<u64> {
+    let answer = store.decide(Mode::Peek, &[Hit::new(limit, key).costing(0)]).await.expect("decided");
+    answer.each().iter().map(|said| said.decision.remaining()).collect()
+}
+
+fn name(number: u32) -> Vec<u8> {
+    format!("user {number}").into_bytes()
+}
+
+#[tokio::test]
+async fn keys_are_spread_and_the_limits_of_one_key_are_together() {
+    let cluster = RedisCluster::start(3);
+    let store = RedisStore::new(&cluster.url()).unwrap();
+    for kind in Kind::ALL {
+        let rule = |name: &str| {
+            Rule::new("d", name, Quota::per_hour(3)).with_quota(Quota::per_day(9)).with_kind(kind)
+        };
+        let (one, two) = (store.open(&rule("one")), store.open(&rule("two")));
+        for number in 0..20 {
+            let key = name(number);
+            let answer = store.decide(Mode::Take, &[Hit::new(&one, &key), Hit::new(&two, &key)]).await;
+            assert_eq!(answer.expect("all four are in one slot").each().len(), 4, "{kind}");
+        }
+    }
+    let sizes: Vec<u64> = cluster.nodes().iter().map(|node| node.ask(&["DBSIZE"]).parse().unwrap()).collect();
+    assert!(sizes.iter().all(|size| *size > 0), "{sizes:?}");
+    let usage = store.usage().await.unwrap();
+    assert_eq!(usage.keys, Some(sizes.iter().sum()));
+}
+
+#[tokio::test]
+async fn what_is_spread_is_admitted_together_or_not_at_all() {
+    let cluster = RedisCluster::start(3);
+    let store = RedisStore::new(&cluster.url()).unwrap();
+    for kind in [Kind::TokenBucket, Kind::SlidingLog, Kind::FixedWindow] {
+        let long = Duration::from_secs(100 * 365 * 86_400);
+        let rule =
+            |name: &str, count: u64| Rule::new(kind.name(), name, Quota::per(count, long)).with_kind(kind);
+        let (user, everybody) = (store.open(&rule("user", 3)), store.open(&rule("everybody", 20)));
+        let mut admitted = 0;
+        for number in 0..10 {
+            let key = name(number);
+            for _ in 0..4 {
+                let hits = [Hit::new(&everybody, b""), Hit::new(&user, &key)];
+                admitted += u64::from(store.decide(Mode::Take, &hits).await.unwrap().is_admitted());
+            }
+        }
+        // Three for each user, until the twenty of everybody are used up.
+        assert_eq!(admitted, 20, "{kind}");
+        assert_eq!(left(&store, &everybody, b"").await, [0], "{kind}");
+        let mut used = Vec::new();
+        for number in 0..10 {
+            used.push(3 - left(&store, &user, &name(number)).await[0]);
+        }
+        assert_eq!(
+            used,
+            [3, 3, 3, 3, 3, 3, 2, 0, 0, 0],
+            "{kind}: who is refused by everybody's gets its own back"
+        );
+    }
+}
+
+#[tokio::test]
+async fn permits_charges_and_refunds_reach_every_server() {
+    let cluster = RedisCluster::start(3);
+    let store = RedisStore::new(&cluster.url()).unwrap();
+    let (user, everybody) = (
+        store.open(&Rule::new("d", "user", SLOW)),
+        store.open(&Rule::new("d", "everybody", SLOW.burst(1_000))),
+    );
+    let keys: Vec<Vec<u8>> = (0..8).map(name).collect();
+    let mut hits: Vec<_> = keys.iter().map(|key| Hit::new(&user, key).costing(6)).collect();
+    hits.push(Hit::new(&everybody, b"").costing(48));
+    let (answer, permit) = store.acquire(&hits).await.unwrap();
+    assert!(answer.is_admitted());
+    store.settle(permit.unwrap(), &[2, 2, 2, 2, 9, 9, 9, 9, 44]).await.unwrap();
+    assert_eq!(
+        (left(&store, &user, &keys[0]).await, left(&store, &user, &keys[7]).await),
+        (vec![8], vec![1])
+    );
+    assert_eq!(left(&store, &everybody, b"").await, [956]);
+    let charged = store.decide(Mode::Charge, &hits).await.unwrap();
+    assert_eq!(charged.of_hit(0)[0].decision.remaining(), 2);
+    let back = store.decide(Mode::Refund, &hits).await.unwrap();
+    assert_eq!(back.of_hit(8)[0].decision.remaining(), 956);
+    assert!(store.reset(&everybody, b"").await.unwrap());
+    assert_eq!(left(&store, &everybody, b"").await, [1_000]);
+}
+
+#[tokio::test]
+async fn a_tag_brings_limits_of_several_keys_together() {
+    let cluster = RedisCluster::start(3);
+    let tenant = |_: &Rule, key: &[u8]| key.split(|byte| *byte == b'/').next().unwrap_or(key).to_vec();
+    let store = RedisStore::builder(&cluster.url()).tag(tenant).build().unwrap();
+    let (user, team) =
+        (store.open(&Rule::new("d", "user", SLOW)), store.open(&Rule::new("d", "team", SLOW.burst(12))));
+    let hits = [Hit::new(&user, b"acme/alice").costing(6), Hit::new(&team, b"acme").costing(6)];
+    assert!(store.decide(Mode::Take, &hits).await.unwrap().is_admitted());
+    let servers: HashSet<u16> = cluster
+        .nodes()
+        .iter()
+        .filter(|node| node.ask(&["DBSIZE"]) != "0")
+        .map(tollgate_testkit::Redis::port)
+        .collect();
+    assert_eq!(servers.len(), 1);
+}
+
+/// The slot of the one key on a node, and the node.
+fn where_it_is(cluster: &RedisCluster) -> (usize, String) {
+    let from = cluster.nodes().iter().position(|node| node.ask(&["DBSIZE"]) == "1").expect("one key");
+    let key = cluster.nodes()[from].ask(&["KEYS", "*"]);
+    (from, cluster.nodes()[from].ask(&["CLUSTER", "KEYSLOT", &key]))
+}
+
+#[tokio::test]
+async fn a_slot_that_moves_is_followed_and_nothing_is_counted_twice() {
+    let cluster = RedisCluster::start(3);
+    let store = RedisStore::new(&cluster.url()).unwrap();
+    let limit = store.open(&Rule::new("d", "n", Quota::per_second(0).burst(1_000)));
+    let hit = [Hit::new(&limit, b"k")];
+    let take = async |times: usize| {
+        for _ in 0..times {
+            assert!(store.decide(Mode::Take, &hit).await.expect("followed").is_admitted());
+        }
+    };
+    take(1).await;
+    let (from, slot) = where_it_is(&cluster);
+    let to = (from + 1) % 3;
+    let [from, to] = [&cluster.nodes()[from], &cluster.nodes()[to]];
+    let ids = [from, to].map(|node| node.ask(&["CLUSTER", "MYID"]));
+    assert_eq!(to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids[0]]), "OK");
+    assert_eq!(from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[1]]), "OK");
+    take(5).await; // where it still is
+    let key = from.ask(&["KEYS", "*"]);
+    let moved = from.ask(&["MIGRATE", "127.0.0.1", &to.port().to_string(), &key, "0", "5000"]);
+    assert_eq!(moved, "OK");
+    take(5).await; // the new one is asked, though the slot is still the old one's
+    for node in [to, from] {
+        assert_eq!(node.ask(&["CLUSTER", "SETSLOT", &slot, "NODE", &ids[1]]), "OK");
+    }
+    take(5).await; // the old one says where it has gone
+    assert_eq!(left(&store, &limit, b"k").await, [1_000 - 16]);
+    assert_eq!((from.ask(&["DBSIZE"]), to.ask(&["DBSIZE"])), ("0".to_owned(), "1".to_owned()));
+}

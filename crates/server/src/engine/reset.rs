@@ -1,0 +1,50 @@
+//! Forgetting what somebody has used.
+
+use tollgate::store::{Rule, Store, StoreError};
+use tollgate_policy::{Descriptor, Scratch};
+
+use super::Engine;
+use super::ask::Subject;
+use super::loaded::Opened;
+
+/// A limit that was reset for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reset {
+    /// The limit.
+    pub rule: Rule,
+    /// Whether there was anything to forget.
+    pub was_known: bool,
+}
+
+impl<S: Store> Engine<S> {
+    /// Forgets what a subject has used of the limits that apply to it, those in shadow too. Which limits these are.
+    ///
+    /// # Errors
+    /// If the store cannot be reached. Some may have been reset by then; to reset them again does no harm.
+    ///
+    /// # Cancel safety
+    /// What was reset by then stays so.
+    pub async fn reset(&self, subject: &Subject<'_, S>) -> Result<Vec<Reset>, StoreError> {
+        match subject {
+            Subject::Limit(opened, key) => Ok(vec![self.reset_one(opened, key).await?]),
+            &Subject::Policy(domain, fields) => {
+                let mut descriptor = Descriptor::in_domain(domain);
+                for (name, value) in fields {
+                    descriptor.push(name, value);
+                }
+                let (loaded, mut scratch) = (self.loaded(), Scratch::new());
+                let mut resets = Vec::new();
+                for found in loaded.policy().matching(&descriptor, &mut scratch).iter() {
+                    let opened = &loaded.opened()[found.rates().number()];
+                    resets.push(self.reset_one(opened, found.key()).await?);
+                }
+                Ok(resets)
+            }
+        }
+    }
+
+    async fn reset_one(&self, opened: &Opened<S>, key: &[u8]) -> Result<Reset, StoreError> {
+        let was_known = self.store().reset(opened.limit(), key).await?;
+        Ok(Reset { rule: opened.told().rule.clone(), was_known })
+    }
+}

@@ -1,0 +1,251 @@
+//! The API without connections: a request in, an answer out.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use serde::Serialize;
+use tollgate::store::Store;
+
+use super::body::{read_settlement, read_target};
+use super::check::{check, with_subject};
+use super::limits::HttpLimits;
+use super::listing::{Limits, PolicyShown, ResetShown, TopKeys};
+use super::query::Query;
+use super::refusal::Refusal;
+use super::route::Route;
+use crate::access::Scopes;
+use crate::engine::Clerk;
+use crate::metrics::{Meter, Metrics};
+use crate::rls::{self, RlsOptions};
+
+/// What the API understands, for programs to read.
+const OPENAPI: &str = include_str!("openapi.json");
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// The API without connections: a request in, an answer out.
+///
+/// # Examples
+/// ```
+/// use tollgate::store::MemoryStore;
+/// use tollgate_policy::Policy;
+/// use tollgate_server::{Engine, HttpApi, Metrics, Origin};
+///
+/// let policy = Policy::parse("limits.toml", "[limit.per-ip]\nkey = \"ip\"\nrate = \"1/min\"\n")?;
+/// let engine = Engine::new(MemoryStore::new(), policy, Origin::default());
+/// let (api, mut clerk) = (HttpApi::new(Metrics::new()), engine.clerk());
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// for status in [200, 429] {
+///     let body = r#"{"descriptor": {"ip": "10.0.0.7"}}"#;
+///     let request = http::Request::post("/v1/check").body(body.into())?;
+///     assert_eq!(api.answer(&mut clerk, request).await.status(), status);
+/// }
+/// # Ok::<_, http::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct HttpApi {
+    limits: HttpLimits,
+    scopes: Scopes,
+    rls: Option<RlsOptions>,
+    metrics: Metrics,
+    meter: Arc<Meter>,
+}
+
+impl HttpApi {
+    /// All of the API, with the default limits.
+    pub fn new(metrics: Metrics) -> Self {
+        let meter = metrics.meter("http");
+        Self { limits: HttpLimits::default(), scopes: Scopes::ALL, rls: None, metrics, meter }
+    }
+
+    /// With other limits.
+    #[must_use]
+    pub fn limits(self, limits: HttpLimits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Only what needs one of these scopes, and what is open to all: the rest is not there.
+    #[must_use]
+    pub fn scopes(self, scopes: Scopes) -> Self {
+        Self { scopes, ..self }
+    }
+
+    /// Also with `POST /json` and `GET /healthcheck`, as Envoy's own rate limit service has them.
+    #[must_use]
+    pub fn rls(self, options: RlsOptions) -> Self {
+        Self { rls: Some(options), ..self }
+    }
+
+    /// Answers a request of somebody who may do all of it.
+    ///
+    /// # Cancel safety
+    /// What had been taken by then stays taken.
+    pub async fn answer<S: Store>(&self, clerk: &mut Clerk<S>, request: Request<Bytes>) -> Response<Bytes> {
+        let (head, body) = request.into_parts();
+        let answer = match self.admit(&head) {
+            Ok(route) => {
+                self.reply(
+                    route,
+                    clerk,
+                    Asked { head: &head, body: &body, scopes: Scopes::ALL, is_draining: false },
+                )
+                .await
+            }
+            Err(refusal) => Err(refusal),
+        };
+        answer.unwrap_or_else(Refusal::answer)
+    }
+
+    pub(super) fn limited_to(&self) -> &HttpLimits {
+        &self.limits
+    }
+
+    pub(super) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// Which request it is, if its head makes sense.
+    pub(super) fn admit(&self, head: &Parts) -> Result<Route, Refusal> {
+        has_fitting_headers(head, &self.limits)?;
+        let route = Route::find(head, self.scopes, self.rls.is_some())?;
+        // Where Envoy's own service does not look at the content type, people send any.
+        let is_checked = route.is_post() && route != Route::RateLimit;
+        if is_checked { is_json(head).map(|()| route) } else { Ok(route) }
+    }
+
+    /// Answers a request that was admitted.
+    pub(super) async fn reply<S: Store>(
+        &self,
+        route: Route,
+        clerk: &mut Clerk<S>,
+        asked: Asked<'_>,
+    ) -> Result<Response<Bytes>, Refusal> {
+        let Asked { head, body, scopes, is_draining } = asked;
+        let query = |known: &'static [&'static str]| Query::read(head.uri.query(), known);
+        match route {
+            Route::Check => {
+                query(&[])?;
+                check(clerk, body, scopes, &self.limits, &self.meter).await
+            }
+            Route::Settle => {
+                query(&[])?;
+                settle(clerk, body).await
+            }
+            Route::Reset => {
+                query(&[])?;
+                self.reset(clerk, body).await
+            }
+            Route::Limits => Ok(json(&Limits::page(clerk.engine(), &query(Limits::PARAMETERS)?)?)),
+            Route::TopKeys => Ok(json(&TopKeys::of(clerk.engine(), &query(TopKeys::PARAMETERS)?).await?)),
+            Route::Policy => query(&[]).map(|_| json(&PolicyShown::of(clerk.engine()))),
+            Route::OpenApi => Ok(answer(JSON, OPENAPI)),
+            Route::Health => Ok(answer(JSON, r#"{"status":"ok"}"#)),
+            Route::Ready => ready(is_draining),
+            Route::RateLimit => Ok(self.rate_limit(clerk, scopes, body).await),
+            Route::RateLimitHealth => {
+                let (status, text) = rls::healthcheck(is_draining);
+                Ok(with_status(status, HeaderValue::from_static("text/plain"), text))
+            }
+            Route::Metrics => {
+                let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
+                Ok(answer(content_type, self.metrics.text(clerk.engine()).await))
+            }
+        }
+    }
+
+    async fn rate_limit<S: Store>(
+        &self,
+        clerk: &mut Clerk<S>,
+        scopes: Scopes,
+        body: &[u8],
+    ) -> Response<Bytes> {
+        let started = self.meter.now();
+        let (status, json) = rls::answer_json(clerk, self.rls.unwrap_or_default(), scopes, body).await;
+        self.meter.observe(1, self.meter.now().since(started));
+        with_status(status, JSON, json)
+    }
+
+    async fn reset<S: Store>(&self, clerk: &mut Clerk<S>, body: &[u8]) -> Result<Response<Bytes>, Refusal> {
+        let target = read_target(body, &self.limits)?;
+        let engine = clerk.engine().clone();
+        let resets = with_subject(clerk, &target, async |_, subject| engine.reset(&subject).await).await;
+        Ok(json(&ResetShown::of(&resets.map_err(Refusal::store)?)))
+    }
+}
+
+/// A request, and who sent it.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) head: &'a Parts,
+    pub(super) body: &'a [u8],
+    /// What the caller may do.
+    pub(super) scopes: Scopes,
+    /// Whether the server is about to stop.
+    pub(super) is_draining: bool,
+}
+
+async fn settle<S: Store>(clerk: &mut Clerk<S>, body: &[u8]) -> Result<Response<Bytes>, Refusal> {
+    let settlement = read_settlement(body)?;
+    let settled = clerk.engine().settle(settlement.id, &[settlement.actual]).await;
+    if settled.map_err(Refusal::store)? {
+        return Ok(answer(JSON, r#"{"settled":true}"#));
+    }
+    let detail = "nothing is held under this id: it was settled already, or its time is over, and it stays as it was taken";
+    Err(Refusal::new(StatusCode::NOT_FOUND, detail))
+}
+
+fn ready(is_draining: bool) -> Result<Response<Bytes>, Refusal> {
+    if is_draining {
+        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is about to stop"));
+    }
+    Ok(answer(JSON, r#"{"status":"ok"}"#))
+}
+
+fn json(shown: &impl Serialize) -> Response<Bytes> {
+    answer(JSON, serde_json::to_vec(shown).expect("what is shown has string keys only"))
+}
+
+fn answer(content_type: HeaderValue, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+fn with_status(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = answer(content_type, body);
+    *response.status_mut() = status;
+    response
+}
+
+fn has_fitting_headers(head: &Parts, limits: &HttpLimits) -> Result<(), Refusal> {
+    let too_large = |detail| Err(Refusal::last(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail));
+    if head.headers.len() > limits.headers {
+        return too_large(format!("there are more than {} header fields", limits.headers));
+    }
+    let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let line = head.uri.path().len() + head.uri.query().map_or(0, str::len);
+    if fields + line > limits.header_bytes {
+        return too_large(format!(
+            "the request's line and header fields have more than {} bytes",
+            limits.header_bytes
+        ));
+    }
+    Ok(())
+}
+
+/// A body without a content type is taken for what it has to be.
+fn is_json(head: &Parts) -> Result<(), Refusal> {
+    let Some(content_type) = head.headers.get(CONTENT_TYPE) else { return Ok(()) };
+    let text = content_type.to_str().unwrap_or_default();
+    let kind = text.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let detail = format!("the body must be application/json, but the content type is {content_type:?}");
+    Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+}

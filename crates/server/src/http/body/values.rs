@@ -1,0 +1,207 @@
+//! Single values of a body.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Unexpected, Visitor};
+use smallvec::SmallVec;
+use tollgate::Quota;
+use tollgate::store::Mode;
+
+use super::super::limits::HttpLimits;
+use crate::engine::LONGEST_HOLD;
+
+/// The fields of a descriptor, in their order.
+pub(super) type Fields<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); 4]>;
+
+/// Reads the name of a field: borrowed, unless it has escapes.
+pub(super) struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Cow<'de, str>, D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+}
+
+/// Reads a string that has a longest length.
+pub(super) struct Text {
+    pub(super) what: &'static str,
+    pub(super) longest: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Text {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Cow<'de, str>, D::Error> {
+        let text = Name.deserialize(json)?;
+        is_short(self.what, &text, self.longest)?;
+        Ok(text)
+    }
+}
+
+fn is_short<E: Error>(what: &str, text: &str, longest: usize) -> Result<(), E> {
+    if text.len() <= longest {
+        return Ok(());
+    }
+    Err(E::custom(format_args!("{what} has {} bytes; it may have {longest}", text.len())))
+}
+
+/// Reads something that is written as a string, by what its type understands.
+pub(super) fn parsed<'de, T: FromStr<Err: fmt::Display>, A: MapAccess<'de>>(
+    object: &mut A,
+) -> Result<T, A::Error> {
+    object.next_value_seed(Name)?.parse().map_err(A::Error::custom)
+}
+
+/// Reads an amount.
+pub(super) struct Amount;
+
+impl<'de> DeserializeSeed<'de> for Amount {
+    type Value = u64;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<u64, D::Error> {
+        json.deserialize_u64(self)
+    }
+}
+
+impl Visitor<'_> for Amount {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from 0 to {}", u64::MAX)
+    }
+
+    fn visit_u64<E: Error>(self, amount: u64) -> Result<u64, E> {
+        Ok(amount)
+    }
+
+    fn visit_i64<E: Error>(self, amount: i64) -> Result<u64, E> {
+        u64::try_from(amount).map_err(|_| E::invalid_value(Unexpected::Signed(amount), &self))
+    }
+}
+
+/// Reads a descriptor: an object of strings, whole numbers and booleans, the latter two taken by their text.
+pub(super) struct Descriptor<'l>(pub(super) &'l HttpLimits);
+
+impl<'de> DeserializeSeed<'de> for Descriptor<'_> {
+    type Value = Fields<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Fields<'de>, D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Descriptor<'_> {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a descriptor, such as {\"ip\": \"10.0.0.7\"}")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Fields<'de>, A::Error> {
+        let HttpLimits { fields: most, key_bytes, .. } = *self.0;
+        let mut fields = Fields::new();
+        while let Some(name) =
+            object.next_key_seed(Text { what: "the name of a field", longest: key_bytes })?
+        {
+            if fields.len() == most {
+                return Err(A::Error::custom(format_args!("too many fields: a descriptor may have {most}")));
+            }
+            if fields.iter().any(|field| field.0 == name) {
+                return Err(A::Error::custom(format_args!("the field {name:?} stands there twice")));
+            }
+            let value = object.next_value_seed(Scalar)?;
+            is_short("the value of a field", &value, key_bytes)?;
+            fields.push((name, value));
+        }
+        Ok(fields)
+    }
+}
+
+/// Reads the value of a field.
+struct Scalar;
+
+impl<'de> DeserializeSeed<'de> for Scalar {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Cow<'de, str>, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Scalar {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, a whole number, true or false")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(if value { "true" } else { "false" }))
+    }
+}
+
+/// What can be done, by name.
+const MODES: &[&str] = &["take", "peek", "count", "charge", "refund"];
+
+/// Reads what is done.
+pub(super) fn mode<'de, A: MapAccess<'de>>(object: &mut A) -> Result<Mode, A::Error> {
+    let name = object.next_value_seed(Name)?;
+    match &*name {
+        "take" => Ok(Mode::Take),
+        "peek" => Ok(Mode::Peek),
+        "count" => Ok(Mode::Count),
+        "charge" => Ok(Mode::Charge),
+        "refund" => Ok(Mode::Refund),
+        other => Err(A::Error::unknown_variant(other, MODES)),
+    }
+}
+
+/// Reads how long something is held.
+pub(super) fn hold<'de, A: MapAccess<'de>>(object: &mut A) -> Result<Duration, A::Error> {
+    let text = object.next_value_seed(Name)?;
+    // The period of a quota is a span, read and refused exactly as one should be.
+    let span = format!("1 per {text}").parse::<Quota>().ok().filter(|_| !text.contains("burst"));
+    let span = span.map(|quota| quota.period()).filter(|span| *span <= LONGEST_HOLD);
+    span.ok_or_else(|| {
+        A::Error::custom(format_args!(
+            "\"hold\" must be a span such as \"30s\" or \"1.5min\", at most \"24h\", found {text:?}"
+        ))
+    })
+}

@@ -1,0 +1,39 @@
+//! What a caller may do.
+
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+
+use super::refusal::Refusal;
+use super::route::Route;
+use crate::access::{Access, Scopes};
+
+/// What the caller of a request may do, if that is enough for its route. A token counts only where it is needed.
+pub(super) fn scopes_of(head: &Parts, route: Route, access: &Access) -> Result<Scopes, Refusal> {
+    let Some(needed) = route.scope() else { return Ok(Scopes::NONE) };
+    let token = bearer(head);
+    let scopes = match token {
+        None => access.scopes(),
+        Some(token) => access.with_token(token).ok_or_else(|| {
+            Refusal::who("Bearer error=\"invalid_token\"", "this token is not known, or not any more")
+        })?,
+    };
+    if scopes.has(needed) {
+        return Ok(scopes);
+    }
+    match token {
+        Some(_) => Err(Refusal::needs(needed)),
+        None => Err(Refusal::who(
+            "Bearer",
+            format!(
+                "this needs the scope {needed}: send a token that has it, as authorization: Bearer TOKEN"
+            ),
+        )),
+    }
+}
+
+/// The token that was sent, if any. What is no token is as if nothing was sent.
+fn bearer(head: &Parts) -> Option<&[u8]> {
+    let value = head.headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token.trim_ascii())
+}

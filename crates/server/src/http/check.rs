@@ -1,0 +1,116 @@
+//! Deciding what a body asks.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use smallvec::SmallVec;
+use tollgate::store::{Mode, Store};
+use tollgate_policy::Field;
+
+use super::body::{Call, Calls, OwnLimit, Target, read_calls};
+use super::decision::{write_fields, write_ruling};
+use super::limits::HttpLimits;
+use super::refusal::Refusal;
+use crate::access::{Scope, Scopes};
+use crate::engine::{Ask, AskError, Clerk, PermitId, Ruling, Subject};
+use crate::metrics::Meter;
+
+/// Who opens the limits that callers bring along.
+const FAMILY: &str = "http";
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Reads, decides and answers.
+pub(super) async fn check<S: Store>(
+    clerk: &mut Clerk<S>,
+    body: &[u8],
+    scopes: Scopes,
+    limits: &HttpLimits,
+    meter: &Meter,
+) -> Result<Response<Bytes>, Refusal> {
+    let started = meter.now();
+    let calls = read_calls(body, limits)?;
+    if !scopes.has(Scope::Settle) && calls.iter().any(|call| matches!(call.mode, Mode::Charge | Mode::Refund))
+    {
+        return Err(Refusal::needs(Scope::Settle));
+    }
+    let (answer, decisions) = match calls {
+        Calls::One(call) => (one(clerk, &call).await?, 1),
+        Calls::Many(calls) => (many(clerk, &calls).await, calls.len() as u64),
+    };
+    meter.observe(decisions, meter.now().since(started));
+    Ok(answer)
+}
+
+async fn one<S: Store>(clerk: &mut Clerk<S>, call: &Call<'_>) -> Result<Response<Bytes>, Refusal> {
+    let (mut json, mut fields) = (Vec::with_capacity(512), HeaderMap::with_capacity(8));
+    fields.insert(CONTENT_TYPE, JSON);
+    let told = |ruling: &Ruling<'_>, id: Option<PermitId>| {
+        write_ruling(&mut json, ruling, id);
+        write_fields(ruling, &mut fields);
+        ruling.is_allowed()
+    };
+    let is_allowed = decide(clerk, call, told).await.map_err(|error| Refusal::ask(&error, ""))?;
+    let mut answer = Response::new(Bytes::from(json));
+    *answer.headers_mut() = fields;
+    *answer.status_mut() = if is_allowed { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
+    Ok(answer)
+}
+
+/// Each by itself and in their order. One that makes no sense by what the policy says of it has a problem in its place: those
+/// before it are decided already.
+async fn many<S: Store>(clerk: &mut Clerk<S>, calls: &[Call<'_>]) -> Response<Bytes> {
+    let mut json = Vec::with_capacity(256 * calls.len() + 2);
+    json.push(b'[');
+    for (place, call) in calls.iter().enumerate() {
+        if place > 0 {
+            json.push(b',');
+        }
+        let told = |ruling: &Ruling<'_>, id| write_ruling(&mut json, ruling, id);
+        if let Err(error) = decide(clerk, call, told).await {
+            Refusal::ask(&error, &format!("/{place}")).write(&mut json);
+        }
+    }
+    json.push(b']');
+    let mut answer = Response::new(Bytes::from(json));
+    answer.headers_mut().insert(CONTENT_TYPE, JSON);
+    answer
+}
+
+/// Decides about a call, and tells what was decided.
+async fn decide<S: Store, T>(
+    clerk: &mut Clerk<S>,
+    call: &Call<'_>,
+    told: impl FnOnce(&Ruling<'_>, Option<PermitId>) -> T,
+) -> Result<T, AskError> {
+    with_subject(clerk, &call.target, async |clerk, subject| {
+        let asks = [Ask { subject, cost: call.cost }];
+        match call.hold {
+            None => Ok(told(&clerk.decide(call.mode, &asks).await?, None)),
+            Some(span) => {
+                let (ruling, id) = clerk.hold(&asks, span).await?;
+                Ok(told(&ruling, id))
+            }
+        }
+    })
+    .await
+}
+
+/// Does something with whose state is meant.
+pub(super) async fn with_subject<S: Store, T>(
+    clerk: &mut Clerk<S>,
+    target: &Target<'_>,
+    act: impl AsyncFnOnce(&mut Clerk<S>, Subject<'_, S>) -> T,
+) -> T {
+    match target {
+        Target::Policy { domain, fields } => {
+            let fields: SmallVec<[Field<'_>; 8]> =
+                fields.iter().map(|(name, value)| (&**name, value.as_bytes())).collect();
+            act(clerk, Subject::Policy(domain, &fields)).await
+        }
+        Target::Limit { limit: OwnLimit { name, kind, quota }, key } => {
+            let opened = clerk.open(FAMILY, name, *kind, *quota);
+            act(clerk, Subject::Limit(&opened, key.as_bytes())).await
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Serving a connection.
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue};
+use http::request::Parts;
+use http::{Request, Response, StatusCode, Version};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncWriteExt;
+use tollgate::store::Store;
+use tollgate_flow::Time;
+use tollgate_flow::fault::catch;
+
+use super::api::{Asked, HttpApi};
+use super::caller::scopes_of;
+use super::receive::receive;
+use super::refusal::Refusal;
+use super::watch::{Alarm, Phase, Watch};
+use super::watched::Watched;
+use crate::access::Access;
+use crate::engine::{Clerk, Engine};
+use crate::server::{Connection, Stop};
+
+/// Serves a connection to its end.
+pub(super) async fn serve<S: Store>(api: Arc<HttpApi>, connection: Connection<S>) {
+    let Connection { stream, access, clerk, stop, .. } = connection;
+    let _connected = api.meter().connected();
+    let watch = Watch::new();
+    let _watcher = watch.start(*api.limited_to(), stop.clone());
+    let mut io = Watched::new(stream, Rc::clone(&watch));
+    let is_http2 = match first(io.is_http2(), &watch).await {
+        First::Known(Ok(is_http2)) => is_http2,
+        First::Late => return say_late(io).await,
+        First::Known(Err(_)) | First::Over => return,
+    };
+    let desk = Rc::new(Desk::new(api, access, clerk, stop, Rc::clone(&watch)));
+    if is_http2 { serve_http2(io, &desk, &watch).await } else { serve_http1(io, &desk, &watch).await }
+}
+
+/// What came of the first bytes.
+enum First<T> {
+    Known(T),
+    Late,
+    Over,
+}
+
+async fn first<F: Future>(reading: F, watch: &Watch) -> First<F::Output> {
+    let mut reading = std::pin::pin!(reading);
+    poll_fn(|context| match watch.alarm(context) {
+        None => reading.as_mut().poll(context).map(First::Known),
+        Some(Alarm::Late(Phase::Head)) => Poll::Ready(First::Late),
+        Some(_) => Poll::Ready(First::Over),
+    })
+    .await
+}
+
+async fn serve_http1<S: Store>(io: Watched, desk: &Rc<Desk<S>>, watch: &Watch) {
+    let limits = desk.api.limited_to();
+    let mut builder = http1::Builder::new();
+    // Twice what is admitted, so that most of what is too large is told so by us. The buffer has a least size.
+    builder.max_headers(limits.headers.saturating_mul(2));
+    builder.max_buf_size(limits.header_bytes.saturating_mul(2).max(64 * 1024));
+    builder.pipeline_flush(true);
+    let service = service_fn(|request| Rc::clone(desk).serve(request));
+    let mut connection = builder.serve_connection(TokioIo::new(io), service);
+    let shut_down = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
+    if let Ending::Late(Phase::Head) = attend(Pin::new(&mut connection), shut_down, watch).await {
+        say_late(connection.into_parts().io.into_inner()).await;
+    }
+}
+
+async fn serve_http2<S: Store>(io: Watched, desk: &Rc<Desk<S>>, watch: &Watch) {
+    watch.enter(Phase::Idle);
+    let limits = desk.api.limited_to();
+    let mut builder = http2::Builder::new(LocalExecutor);
+    let window = u32::try_from(limits.body_bytes).unwrap_or(MOST_WINDOW).clamp(64 * 1024, MOST_WINDOW);
+    builder.timer(TokioTimer::new());
+    builder.max_concurrent_streams(limits.streams);
+    builder.max_pending_accept_reset_streams(limits.resets);
+    builder.max_local_error_reset_streams(limits.resets);
+    builder.max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX).saturating_mul(2));
+    builder.initial_stream_window_size(window);
+    builder.initial_connection_window_size(window);
+    let desk = Rc::clone(desk);
+    let service = service_fn(move |request| Rc::clone(&desk).serve(request));
+    let connection = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
+    let _ = attend(connection, http2::Connection::graceful_shutdown, watch).await;
+}
+
+/// The largest window that HTTP/2 knows.
+const MOST_WINDOW: u32 = (1 << 31) - 1;
+
+/// How a connection ended.
+enum Ending {
+    /// By itself.
+    Over,
+    /// Somebody took too long.
+    Late(Phase),
+}
+
+/// Serves until the end, or until somebody takes too long.
+async fn attend<C: Future>(
+    mut connection: Pin<&mut C>,
+    shut_down: impl Fn(Pin<&mut C>),
+    watch: &Watch,
+) -> Ending {
+    let mut is_idle_twice = false;
+    poll_fn(|context| {
+        match watch.alarm(context) {
+            None => {}
+            Some(Alarm::Stop) => shut_down(connection.as_mut()),
+            Some(Alarm::Late(Phase::Idle)) if !is_idle_twice => {
+                is_idle_twice = true;
+                shut_down(connection.as_mut());
+            }
+            Some(Alarm::Late(phase)) => return Poll::Ready(Ending::Late(phase)),
+        }
+        // What went wrong went wrong with the caller, who is told by the protocol if at all.
+        connection.as_mut().poll(context).map(|_| Ending::Over)
+    })
+    .await
+}
+
+/// Tells a caller that its request took too long, if it still listens.
+async fn say_late(mut io: Watched) {
+    let answer = Refusal::last(StatusCode::REQUEST_TIMEOUT, "the head of the request took too long").answer();
+    let mut text = format!("HTTP/1.1 {}\r\n", answer.status()).into_bytes();
+    for (name, value) in answer.headers() {
+        text.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    text.extend(format!("content-length: {}\r\n\r\n", answer.body().len()).into_bytes());
+    text.extend_from_slice(answer.body());
+    let said = async {
+        io.write_all(&text).await?;
+        io.shutdown().await
+    };
+    let _ = Time::tokio().timeout(LAST_WORDS, said).await; // a caller who does not listen does not learn it
+}
+
+/// How long it may take to say goodbye.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What the requests of a connection share.
+struct Desk<S: Store> {
+    api: Arc<HttpApi>,
+    access: Access,
+    engine: Engine<S>,
+    /// Those who decide and have nothing to do. HTTP/2 may need several at once.
+    clerks: RefCell<Vec<Clerk<S>>>,
+    stop: Stop,
+    watch: Rc<Watch>,
+    requests: Cell<usize>,
+}
+
+impl<S: Store> Desk<S> {
+    fn new(api: Arc<HttpApi>, access: Access, clerk: Clerk<S>, stop: Stop, watch: Rc<Watch>) -> Self {
+        let (engine, clerks) = (clerk.engine().clone(), RefCell::new(vec![clerk]));
+        Self { api, access, engine, clerks, stop, watch, requests: Cell::new(0) }
+    }
+
+    /// Answers a request, whatever happens.
+    async fn serve(self: Rc<Self>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+        let _busy = Busy::new(&self);
+        let (head, body) = request.into_parts();
+        let answer = match catch(self.answer(&head, body)).await {
+            Ok(answer) => answer,
+            Err(fault) => Err(Refusal::fault(&fault.with("path", head.uri.path()))),
+        };
+        let mut answer = answer.unwrap_or_else(Refusal::answer);
+        if head.version != Version::HTTP_2 {
+            if self.stop.is_due() {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+        } else {
+            answer.headers_mut().remove(CONNECTION);
+        }
+        Ok(answer.map(Full::new))
+    }
+
+    async fn answer(&self, head: &Parts, body: Incoming) -> Result<Response<Bytes>, Refusal> {
+        let route = self.api.admit(head)?;
+        let scopes = scopes_of(head, route, &self.access)?;
+        let body = if route.is_post() { self.receive(head, body).await? } else { Bytes::new() };
+        let clerk = self.clerks.borrow_mut().pop();
+        let mut clerk = clerk.unwrap_or_else(|| self.engine.clerk());
+        let asked = Asked { head, body: &body, scopes, is_draining: self.stop.is_due() };
+        let answer = self.api.reply(route, &mut clerk, asked).await;
+        self.clerks.borrow_mut().push(clerk);
+        answer
+    }
+
+    async fn receive(&self, head: &Parts, body: Incoming) -> Result<Bytes, Refusal> {
+        let limits = self.api.limited_to();
+        if head.version == Version::HTTP_2 {
+            let receiving = Time::tokio().timeout(limits.body_timeout, receive(body, limits.body_bytes));
+            return receiving.await.unwrap_or_else(|_| Err(late_body()));
+        }
+        self.watch.enter(Phase::Body);
+        let mut receiving = std::pin::pin!(receive(body, limits.body_bytes));
+        let body = poll_fn(|context| match receiving.as_mut().poll(context) {
+            Poll::Pending if self.watch.is_body_late() => Poll::Ready(Err(late_body())),
+            poll => poll,
+        });
+        let body = body.await;
+        self.watch.enter(Phase::Busy);
+        body
+    }
+}
+
+fn late_body() -> Refusal {
+    Refusal::last(StatusCode::REQUEST_TIMEOUT, "the body of the request took too long")
+}
+
+/// A request that is being answered.
+struct Busy<'a, S: Store>(&'a Desk<S>);
+
+impl<'a, S: Store> Busy<'a, S> {
+    fn new(desk: &'a Desk<S>) -> Self {
+        desk.requests.set(desk.requests.get() + 1);
+        desk.watch.enter(Phase::Busy);
+        Self(desk)
+    }
+}
+
+impl<S: Store> Drop for Busy<'_, S> {
+    fn drop(&mut self) {
+        let left = self.0.requests.get() - 1;
+        self.0.requests.set(left);
+        if left == 0 {
+            self.0.watch.enter(Phase::Idle);
+        }
+    }
+}
+
+/// Runs what HTTP/2 does beside the connection, in the same thread.
+#[derive(Clone, Copy, Debug)]
+struct LocalExecutor;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
+    fn execute(&self, task: F) {
+        tokio::task::spawn_local(task);
+    }
+}

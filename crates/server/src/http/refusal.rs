@@ -1,0 +1,190 @@
+//! Why a request was not served: what was wrong, where, and what would be right.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use tollgate::store::StoreError;
+use tollgate_flow::Fault;
+use tollgate_http::Problem;
+
+use super::json::{push_number, push_string};
+use crate::access::Scope;
+use crate::engine::AskError;
+
+/// Why a request was not served. Told as `application/problem+json`.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    detail: Cow<'static, str>,
+    place: Option<Place>,
+    fault: Option<String>,
+    /// A field of the answer that goes with the status.
+    field: Option<(HeaderName, HeaderValue)>,
+}
+
+/// Where the mistake is.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// In the text of the body, both counted from one.
+    Text { line: usize, column: usize },
+    /// In the body, as a JSON pointer.
+    Pointer(String),
+    /// In a parameter of the query.
+    Parameter(String),
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, detail: detail.into(), place: None, fault: None, field: None }
+    }
+
+    /// The request makes no sense.
+    pub(super) fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// The way is there, but not to be gone like this.
+    pub(super) fn method(allowed: &'static str) -> Self {
+        let refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path answers {allowed} only"));
+        Self { field: Some((ALLOW, HeaderValue::from_static(allowed))), ..refusal }
+    }
+
+    /// The rest of what is sent will not be looked at.
+    pub(super) fn last(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { field: Some((CONNECTION, HeaderValue::from_static("close"))), ..Self::new(status, detail) }
+    }
+
+    /// The caller is known, but may not do this.
+    pub(super) fn needs(scope: Scope) -> Self {
+        Self::new(StatusCode::FORBIDDEN, format!("this needs the scope {scope}, which you do not have"))
+    }
+
+    /// The caller is not known, and must be.
+    pub(super) fn who(challenge: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
+        let refusal = Self::new(StatusCode::UNAUTHORIZED, detail);
+        Self { field: Some((WWW_AUTHENTICATE, HeaderValue::from_static(challenge))), ..refusal }
+    }
+
+    /// It cannot be done now, but may be soon.
+    fn not_now(detail: String) -> Self {
+        let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+        Self { field: Some((RETRY_AFTER, HeaderValue::from_static("1"))), ..refusal }
+    }
+
+    /// An ask that makes no sense, at a place in the body.
+    pub(super) fn ask(error: &AskError, check: &str) -> Self {
+        match error {
+            AskError::Cost { field, .. } => Self::bad(error.to_string())
+                .at(Place::Pointer(format!("{check}/descriptor/{}", token(field)))),
+            AskError::Expression { .. } => {
+                Self::bad(error.to_string()).at(Place::Pointer(format!("{check}/descriptor")))
+            }
+            AskError::TooManyHeld { .. } => Self::not_now(error.to_string()),
+        }
+    }
+
+    /// The store did not do what it was asked.
+    pub(super) fn store(error: StoreError) -> Self {
+        let fault = Fault::untraced("the store does not answer").because(error);
+        let refusal = Self::not_now(fault.report());
+        Self { fault: Some(fault.id().to_string()), ..refusal }
+    }
+
+    /// A mistake of ours. The log has it all.
+    pub(super) fn fault(fault: &Fault) -> Self {
+        let refusal = Self::new(StatusCode::INTERNAL_SERVER_ERROR, fault.report());
+        Self { fault: Some(fault.id().to_string()), ..refusal }
+    }
+
+    pub(super) fn at(self, place: Place) -> Self {
+        Self { place: Some(place), ..self }
+    }
+
+    pub(super) fn answer(self) -> Response<Bytes> {
+        let mut json = Vec::with_capacity(256);
+        self.write(&mut json);
+        let mut answer = Response::new(Bytes::from(json));
+        *answer.status_mut() = self.status;
+        answer.headers_mut().insert(CONTENT_TYPE, Problem::CONTENT_TYPE);
+        if let Some((name, value)) = self.field {
+            answer.headers_mut().insert(name, value);
+        }
+        answer
+    }
+
+    /// The body.
+    pub(super) fn write(&self, json: &mut Vec<u8>) {
+        json.extend_from_slice(br#"{"type":"about:blank","title":"#);
+        push_string(json, self.status.canonical_reason().unwrap_or_default());
+        json.extend_from_slice(br#","status":"#);
+        push_number(json, self.status.as_u16().into());
+        json.extend_from_slice(br#","detail":"#);
+        push_string(json, &self.detail);
+        match &self.place {
+            None => {}
+            Some(Place::Text { line, column }) => {
+                json.extend_from_slice(br#","line":"#);
+                push_number(json, *line as u64);
+                json.extend_from_slice(br#","column":"#);
+                push_number(json, *column as u64);
+            }
+            Some(Place::Pointer(pointer)) => push_member(json, br#","pointer":"#, pointer),
+            Some(Place::Parameter(name)) => push_member(json, br#","parameter":"#, name),
+        }
+        if let Some(id) = &self.fault {
+            push_member(json, br#","fault":"#, id);
+        }
+        json.push(b'}');
+    }
+}
+
+fn push_member(json: &mut Vec<u8>, name: &[u8], value: &str) {
+    json.extend_from_slice(name);
+    push_string(json, value);
+}
+
+/// A step of a JSON pointer.
+fn token(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(refusal: Refusal) -> String {
+        String::from_utf8(refusal.answer().into_body().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_refusal_says_what_and_where() {
+        let refusal = Refusal::bad("too \"odd\"").at(Place::Text { line: 2, column: 7 });
+        assert_eq!(
+            body(refusal),
+            r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"too \"odd\"","line":2,"column":7}"#
+        );
+    }
+
+    #[test]
+    fn a_cost_field_is_pointed_at() {
+        let error = AskError::Cost { ask: 0, limit: "bytes".to_owned(), field: "a/b~c".to_owned() };
+        assert_eq!(
+            body(Refusal::ask(&error, "/3")),
+            format!(
+                r#"{{"type":"about:blank","title":"Bad Request","status":400,"detail":"limit \"bytes\" reads the cost from field \"a/b~c\", which must be a whole number from 0 to {}","pointer":"/3/descriptor/a~1b~0c"}}"#,
+                u64::MAX
+            )
+        );
+    }
+
+    #[test]
+    fn too_much_held_is_a_matter_of_time() {
+        let answer = Refusal::ask(&AskError::TooManyHeld { most: 7 }, "").answer();
+        assert_eq!(
+            (answer.status().as_u16(), &answer.headers()["retry-after"]),
+            (503, &HeaderValue::from(1))
+        );
+    }
+}

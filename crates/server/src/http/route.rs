@@ -1,0 +1,90 @@
+//! Which request is meant.
+
+use http::request::Parts;
+use http::{Method, StatusCode};
+
+use super::refusal::Refusal;
+use crate::access::{Scope, Scopes};
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    Check,
+    Settle,
+    Reset,
+    Limits,
+    TopKeys,
+    Policy,
+    OpenApi,
+    Health,
+    Ready,
+    Metrics,
+    /// As Envoy's own service has it.
+    RateLimit,
+    /// As Envoy's own service has it.
+    RateLimitHealth,
+}
+
+impl Route {
+    /// Every route and its path.
+    const ALL: [(&'static str, Self); 12] = [
+        ("/v1/check", Self::Check),
+        ("/v1/settle", Self::Settle),
+        ("/v1/reset", Self::Reset),
+        ("/v1/limits", Self::Limits),
+        ("/v1/keys/top", Self::TopKeys),
+        ("/v1/policy", Self::Policy),
+        ("/openapi.json", Self::OpenApi),
+        ("/healthz", Self::Health),
+        ("/readyz", Self::Ready),
+        ("/metrics", Self::Metrics),
+        ("/json", Self::RateLimit),
+        ("/healthcheck", Self::RateLimitHealth),
+    ];
+
+    /// The route of a request, among those of some scopes and those that are open to all; those that Envoy's own service has, if
+    /// `has_rls`.
+    pub(super) fn find(head: &Parts, scopes: Scopes, has_rls: bool) -> Result<Self, Refusal> {
+        let path = head.uri.path();
+        let is_rls = |route: &Self| matches!(route, Self::RateLimit | Self::RateLimitHealth);
+        let served =
+            |route: &Self| route.scope().is_none_or(|scope| scopes.has(scope)) && (has_rls || !is_rls(route));
+        let found =
+            Self::ALL.iter().find(|(known, _)| *known == path).map(|(_, route)| *route).filter(served);
+        let Some(route) = found else { return Err(not_found(path, served)) };
+        let fits = match route.is_post() {
+            true => head.method == Method::POST,
+            false => head.method == Method::GET || head.method == Method::HEAD,
+        };
+        if fits {
+            Ok(route)
+        } else {
+            Err(Refusal::method(if route.is_post() { "POST" } else { "GET, HEAD" }))
+        }
+    }
+
+    /// What a caller must be allowed; none if it is open to all.
+    pub(super) fn scope(self) -> Option<Scope> {
+        match self {
+            Self::OpenApi | Self::Health | Self::Ready | Self::RateLimitHealth => None,
+            Self::Check | Self::RateLimit => Some(Scope::Check),
+            Self::Settle => Some(Scope::Settle),
+            Self::Reset | Self::Limits | Self::TopKeys | Self::Policy | Self::Metrics => Some(Scope::Admin),
+        }
+    }
+
+    /// Whether there is a body.
+    pub(super) fn is_post(self) -> bool {
+        matches!(self, Self::Check | Self::Settle | Self::Reset | Self::RateLimit)
+    }
+}
+
+fn not_found(path: &str, served: impl Fn(&Route) -> bool) -> Refusal {
+    let paths: Vec<&str> =
+        Route::ALL.iter().filter(|(_, route)| served(route)).map(|(path, _)| *path).collect();
+    let start: String = path.chars().take(64).collect();
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        format!("there is nothing at {start:?}; there is {}", paths.join(", ")),
+    )
+}

@@ -1,0 +1,108 @@
+//! What is measured, as Prometheus reads it.
+//!
+//! | metric | labels | what |
+//! | --- | --- | --- |
+//! | `tollgate_decisions_total` | `domain`, `rule`, `outcome` | calls, as each limit saw them end |
+//! | `tollgate_hits_total` | `domain`, `rule`, `outcome` | what they cost together |
+//! | `tollgate_near_limit_total` | `domain`, `rule` | calls that were allowed and left less than a fifth |
+//! | `tollgate_decision_duration_seconds` | `protocol` | from a call's last byte to its answer |
+//! | `tollgate_connections` | `protocol` | open connections |
+//! | `tollgate_permits` | | what is held and not settled yet |
+//! | `tollgate_keys`, `tollgate_store_bytes` | | what the store holds, if it knows |
+//! | `tollgate_evictions_total` | `reason` | keys that a full store forgot (`forgotten`) or did not take (`refused`) |
+//! | `tollgate_backend_up` | | whether the store answers |
+//! | `tollgate_config_reloads_total` | `result` | policies that were loaded, and that could not be |
+//! | `tollgate_config_info` | `origin`, `hash` | the policy that decides |
+//!
+//! No label ever holds a key: there are as many of those as there are callers.
+
+mod compat;
+mod family;
+mod meter;
+mod snapshot;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tollgate::store::Store;
+
+pub use compat::Compat;
+pub use meter::{Connected, Meter};
+
+use crate::engine::Engine;
+use snapshot::Snapshot;
+
+/// What is measured beside what an [`Engine`] counts by itself. Clones share one state.
+///
+/// # Examples
+/// ```
+/// use tollgate::store::MemoryStore;
+/// use tollgate_policy::Policy;
+/// use tollgate_server::{Engine, Metrics, Origin};
+///
+/// let metrics = Metrics::new();
+/// let meter = metrics.meter("http"); // kept by whoever serves that protocol
+/// let started = meter.now();
+/// meter.observe(1, meter.now().since(started));
+///
+/// let policy = Policy::parse("limits.toml", "[limit.per-ip]\nkey = \"ip\"\nrate = \"2/min\"\n")?;
+/// let engine = Engine::new(MemoryStore::new(), policy, Origin::default());
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let text = metrics.text(&engine).await;
+/// assert!(text.contains("tollgate_decision_duration_seconds_count{protocol=\"http\"} 1\n"));
+/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Metrics {
+    meters: Arc<Mutex<Vec<Arc<Meter>>>>,
+    compat: Option<Compat>,
+}
+
+impl Metrics {
+    /// The content type of [`text`](Self::text).
+    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+    /// Nothing measured yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Also tells them under the names of another service, for the boards that know those.
+    #[must_use]
+    pub fn compat(self, compat: Compat) -> Self {
+        Self { compat: Some(compat), ..self }
+    }
+
+    /// What measures a protocol: always the same for one name.
+    pub fn meter(&self, protocol: &'static str) -> Arc<Meter> {
+        let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = meters.iter().find(|meter| meter.protocol() == protocol) {
+            return Arc::clone(known);
+        }
+        let meter = Arc::new(Meter::new(protocol));
+        meters.push(Arc::clone(&meter));
+        meter
+    }
+
+    /// Everything measured and counted, as Prometheus reads it.
+    pub async fn text<S: Store>(&self, engine: &Engine<S>) -> String {
+        let usage = engine.store().usage().await.ok();
+        let meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let snapshot = Snapshot::new(engine, usage, meters, self.compat);
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(snapshot));
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("a string takes all that is written");
+        text
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("compat", &self.compat).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,11 @@
+//! HTTP/JSON over real sockets, with a clock that the tests move.
+
+mod admin;
+mod bad_input;
+mod callers;
+mod check;
+mod faults;
+mod measured;
+mod slow;
+mod support;
+mod wire;

@@ -1,0 +1,259 @@
+//! What is decided about a call.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tollgate::Decision;
+use tollgate::store::{Answer, MemoryPermit, Store, StoreError};
+use tollgate_flow::Time;
+
+use super::builder::Unavailable;
+use super::denial::Reason;
+use super::rules::{Asked, Rules};
+use super::wants::{Want, Wants};
+use crate::observe::Outcome;
+
+/// A decision, there or on its way.
+pub(super) enum Judged<S: Store> {
+    Now(Ruling<S>),
+    Later(Judging<S>),
+}
+
+pub(super) type Judging<S> = Pin<Box<dyn Future<Output = Ruling<S>> + Send>>;
+
+/// What is done with a call.
+pub(super) enum Ruling<S: Store> {
+    Pass(Pass<S>),
+    Refuse(Box<Refusal>),
+}
+
+/// A call that passes, and what it took. It goes with the call, so what is frequent is small.
+pub(super) enum Pass<S: Store> {
+    /// Nothing; or nobody could tell.
+    Free,
+    /// Of one limit with one quota.
+    One {
+        limit: u32,
+        decision: Decision,
+    },
+    Several(Box<Taken<S>>),
+}
+
+pub(super) struct Taken<S: Store> {
+    pub(super) wants: Wants,
+    pub(super) answer: Answer,
+    pub(super) held: Option<Held<S>>,
+    /// What shadow limits gave, if it is to be settled.
+    pub(super) shadow: Option<Box<Taken<S>>>,
+}
+
+/// What can be settled.
+pub(super) enum Held<S: Store> {
+    Store(S::Permit),
+    Local(MemoryPermit),
+}
+
+pub(super) struct Refusal {
+    pub(super) reason: Reason,
+    pub(super) wants: Wants,
+    pub(super) answer: Option<Answer>,
+    /// The limit that refuses whatever is left.
+    pub(super) by: Option<usize>,
+}
+
+/// What a store said, and what is held of it; none if it could not tell, and nobody minds.
+type Said<S> = Option<(Answer, Option<Held<S>>)>;
+
+impl<S: Store> Rules<S> {
+    /// Decides. Mostly the store answers at once, and nothing is left to be done; then there is no future to be kept.
+    #[inline]
+    pub(super) fn judge(self: &Arc<Self>, mut asked: Asked) -> Judged<S> {
+        let is_plain = asked.refused.is_none() && asked.shadow.is_none() && !self.is_settled(&asked.enforced);
+        if !is_plain {
+            return self.judge_rest(asked, None);
+        }
+        if asked.enforced.is_empty() {
+            return Judged::Now(Ruling::Pass(Pass::Free));
+        }
+        match self.desk.take_now(&asked.enforced) {
+            Some(Ok(answer)) if answer.delay().is_zero() => {
+                Judged::Now(self.ruling(&mut asked.enforced, Some((answer, None)), true))
+            }
+            answer => self.judge_rest(asked, answer),
+        }
+    }
+
+    /// Decides what is not as plain; `answer` is what the store said already.
+    #[inline(never)]
+    fn judge_rest(self: &Arc<Self>, asked: Asked, answer: Option<Result<Answer, StoreError>>) -> Judged<S> {
+        if let Some((reason, limit)) = asked.refused {
+            self.observer.count(self.name(limit), Outcome::Denied);
+            let refusal = Refusal { reason, wants: Wants::default(), answer: None, by: Some(limit) };
+            return Judged::Now(Ruling::Refuse(Box::new(refusal)));
+        }
+        at_once(Box::pin(Arc::clone(self).judge_later(asked, answer)))
+    }
+
+    /// Decides where it may take a while.
+    async fn judge_later(
+        self: Arc<Self>,
+        asked: Asked,
+        answer: Option<Result<Answer, StoreError>>,
+    ) -> Ruling<S> {
+        let Asked { mut enforced, shadow, .. } = asked;
+        let said = match self.take(&mut enforced, answer).await {
+            Ok(said) => said,
+            Err(reason) => {
+                let refusal = Refusal { reason, wants: enforced, answer: None, by: None };
+                return Ruling::Refuse(Box::new(refusal));
+            }
+        };
+        let delay = said.as_ref().map_or(Duration::ZERO, |(answer, _)| answer.delay());
+        let mut ruling = self.ruling(&mut enforced, said, shadow.is_none());
+        if let (Ruling::Pass(pass), Some(shadow)) = (&mut ruling, shadow) {
+            pass.add_shadow(self.take_shadow(*shadow).await);
+        }
+        if matches!(ruling, Ruling::Pass(_)) && !delay.is_zero() {
+            self.options.time.clone().unwrap_or_else(Time::tokio).sleep(delay).await;
+        }
+        ruling
+    }
+
+    /// What follows from what the store said; `is_all` if no shadow limit is to be asked, too.
+    #[inline]
+    fn ruling(&self, wants: &mut Wants, said: Said<S>, is_all: bool) -> Ruling<S> {
+        let Some((answer, held)) = said else {
+            return Ruling::Pass(Pass::Free);
+        };
+        self.report(wants, &answer, Outcome::Denied);
+        if !answer.is_admitted() {
+            let (wants, answer) = (mem::take(wants), Some(answer));
+            return Ruling::Refuse(Box::new(Refusal {
+                reason: Reason::LimitReached,
+                wants,
+                answer,
+                by: None,
+            }));
+        }
+        match (wants.each(), answer.each(), &held) {
+            ([want], [said], None) if is_all => {
+                Ruling::Pass(Pass::One { limit: want.limit() as u32, decision: said.decision })
+            }
+            _ => {
+                let taken = Taken { wants: mem::take(wants), answer, held, shadow: None };
+                Ruling::Pass(Pass::Several(Box::new(taken)))
+            }
+        }
+    }
+
+    /// Takes from the store, or does what is to be done if it cannot tell.
+    async fn take(
+        &self,
+        wants: &mut Wants,
+        answer: Option<Result<Answer, StoreError>>,
+    ) -> Result<Said<S>, Reason> {
+        if wants.is_empty() {
+            return Ok(None);
+        }
+        let taken = match answer {
+            Some(answer) => answer.map(|answer| (answer, None)),
+            None => self.desk.take(wants, self.is_settled(wants)).await,
+        };
+        match taken {
+            Ok((answer, permit)) => Ok(Some((answer, permit.map(Held::Store)))),
+            Err(error) => self.take_without_store(wants, &error).await,
+        }
+    }
+
+    /// Each limit has its own way; one that closes decides for all. Afterwards `wants` is what was decided here.
+    async fn take_without_store(&self, wants: &mut Wants, error: &StoreError) -> Result<Said<S>, Reason> {
+        let does = |want: &Want, unavailable: Unavailable| self.entry(want).unavailable == unavailable;
+        if wants.each().iter().any(|want| does(want, Unavailable::Closed)) {
+            *wants = wants.only(|want| does(want, Unavailable::Closed));
+            return Err(self.close_for(wants, error));
+        }
+        for want in wants.each().iter().filter(|want| does(want, Unavailable::Open)) {
+            self.fail(want, error, Outcome::ErrorOpen);
+        }
+        *wants = wants.only(|want| does(want, Unavailable::Local));
+        let Some(local) = self.local.as_ref().filter(|_| !wants.is_empty()) else {
+            return Ok(None);
+        };
+        match local.take(wants, self.is_settled(wants)).await {
+            Ok((answer, permit)) => {
+                wants.each().iter().for_each(|want| self.fail(want, error, Outcome::ErrorLocal));
+                Ok(Some((answer, permit.map(Held::Local))))
+            }
+            Err(error) => Err(self.close_for(wants, &error)),
+        }
+    }
+
+    fn close_for(&self, wants: &Wants, error: &StoreError) -> Reason {
+        wants.each().iter().for_each(|want| self.fail(want, error, Outcome::ErrorClosed));
+        Reason::StoreUnavailable
+    }
+
+    /// What shadow limits say is only reported.
+    async fn take_shadow(&self, wants: Wants) -> Option<Taken<S>> {
+        match self.desk.take(&wants, self.is_settled(&wants)).await {
+            Ok((answer, permit)) => {
+                self.report(&wants, &answer, Outcome::ShadowDenied);
+                Some(Taken { wants, answer, held: Some(Held::Store(permit?)), shadow: None })
+            }
+            Err(error) => {
+                wants.each().iter().for_each(|want| self.fail(want, &error, Outcome::ErrorOpen));
+                None
+            }
+        }
+    }
+
+    #[inline]
+    fn is_settled(&self, wants: &Wants) -> bool {
+        wants.each().iter().any(|want| self.entry(want).cost.settle.is_some())
+    }
+
+    /// Tells whoever watches. A limit that would have admitted what others refused has nothing to tell.
+    fn report(&self, wants: &Wants, answer: &Answer, refused: Outcome) {
+        let is_admitted = answer.is_admitted();
+        for (hit, want) in wants.each().iter().enumerate() {
+            let refuses = !is_admitted && answer.of_hit(hit).iter().any(|said| !said.decision.is_admitted());
+            if is_admitted || refuses {
+                let outcome = if refuses { refused } else { Outcome::Allowed };
+                self.observer.count(&self.entry(want).name, outcome);
+            }
+        }
+    }
+
+    fn fail(&self, want: &Want, error: &StoreError, outcome: Outcome) {
+        self.observer.store_failed(error, outcome);
+        self.observer.count(&self.entry(want).name, outcome);
+    }
+}
+
+impl<S: Store> Pass<S> {
+    fn add_shadow(&mut self, shadow: Option<Taken<S>>) {
+        if let Some(shadow) = shadow.map(Box::new) {
+            match self {
+                Self::Several(taken) => taken.shadow = Some(shadow),
+                // Nothing was asked of the others.
+                Self::Free | Self::One { .. } => {
+                    let (wants, answer) = (Wants::default(), Answer::new(Vec::new()));
+                    let taken = Taken { wants, answer, held: None, shadow: Some(shadow) };
+                    *self = Self::Several(Box::new(taken));
+                }
+            }
+        }
+    }
+}
+
+/// What is to be had without waiting is not waited for. If it is not, the waker comes with the first poll of whoever waits.
+fn at_once<S: Store>(mut judging: Judging<S>) -> Judged<S> {
+    match judging.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(ruling) => Judged::Now(ruling),
+        Poll::Pending => Judged::Later(judging),
+    }
+}

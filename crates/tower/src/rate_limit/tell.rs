@@ -1,0 +1,49 @@
+//! What callers are told.
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use smallvec::SmallVec;
+use tollgate::Decision;
+use tollgate::store::{Answer, Said, Store};
+use tollgate_http::Standing;
+
+use super::denial::Denial;
+use super::judge::{Refusal, Taken};
+use super::rules::Rules;
+use super::wants::Wants;
+use crate::head::Head;
+
+impl<S: Store> Rules<S> {
+    /// Writes how the caller stands.
+    pub(super) fn write(&self, taken: &Taken<S>, headers: &mut HeaderMap) {
+        self.options.writer.write(&self.standings(&taken.wants, &taken.answer), headers);
+    }
+
+    /// The same for one limit with one quota.
+    pub(super) fn write_one(&self, limit: usize, decision: Decision, headers: &mut HeaderMap) {
+        if let Some(told) = self.told(limit).first() {
+            self.options.writer.write(&[told.after(decision)], headers);
+        }
+    }
+
+    fn standings(&self, wants: &Wants, answer: &Answer) -> SmallVec<[Standing<'_>; 4]> {
+        let is_refused = !answer.is_admitted();
+        let standing = |said: &Said| {
+            let want = wants.each().get(said.hit as usize)?;
+            let decision = if is_refused { said.untaken(self.desk.rule(want)) } else { said.decision };
+            Some(self.told(want.limit()).get(said.quota as usize)?.after(decision))
+        };
+        answer.each().iter().filter_map(standing).collect()
+    }
+
+    /// The answer to a call that is refused.
+    pub(super) fn refuse(&self, head: Head<'_>, refusal: &Refusal) -> Response<Bytes> {
+        let Refusal { reason, wants, answer, by } = refusal;
+        let standings = answer.as_ref().map(|answer| self.standings(wants, answer)).unwrap_or_default();
+        let by = by.map(|limit| &**self.name(limit));
+        let denial = Denial { head, reason: *reason, standings: &standings, by };
+        let mut response = (self.options.on_denial)(&denial);
+        self.options.writer.write(&standings, response.headers_mut());
+        response
+    }
+}
