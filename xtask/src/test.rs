@@ -10,7 +10,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut report = Report::default();
     component("rustfmt", "cargo fmt --version")?;
     component("clippy", "cargo clippy --version")?;
+    package("curl", "curl --version")?;
     package("redis-server", "redis-server --version")?;
+    package("python3-venv", "python3 -c 'import ensurepip, venv'")?;
     package("postgresql", "command -v postgres || ls /usr/lib/postgresql/*/bin/postgres")?;
     envoy()?;
 
@@ -40,7 +42,7 @@ fn component(name: &str, probe: &str) -> Result<(), Failure> {
 }
 
 /// Makes sure that one of the system's packages is there: tests use real servers.
-fn package(name: &str, probe: &str) -> Result<(), Failure> {
+pub(crate) fn package(name: &str, probe: &str) -> Result<(), Failure> {
     if run::works_in_shell(probe) {
         return Ok(());
     }

@@ -30,7 +30,7 @@ impl Format {
         let extension = Path::new(source.path()).extension().and_then(|extension| extension.to_str());
         match extension.map(str::to_ascii_lowercase).as_deref() {
             Some("toml") => Self::Native,
-            Some("yaml" | "yml") => Self::Yaml,
+            Some("yaml" | "yml" | "json") => Self::Yaml, // JSON is YAML too
             _ => Self::by_content(source.text()),
         }
     }
@@ -111,6 +111,7 @@ mod tests {
         assert_eq!(format("a.toml", "domain: x"), Format::Native);
         assert_eq!(format("a.YAML", "[limit.a]"), Format::Yaml);
         assert_eq!(format("a.yml", ""), Format::Yaml);
+        assert_eq!(format("a.json", "[]"), Format::Yaml);
         for yaml in [
             "domain: x\n",
             "# hello\n\n- namespace: x\n",

@@ -17,20 +17,19 @@ pub(crate) fn read(source: &Arc<Source>) -> Result<Draft, Problems> {
     let mut problems = Problems::default();
     let root = yaml::parse(source, &mut problems);
     let mut draft = Draft::default();
-    match root {
-        Some(root) => {
-            let reader = Reader { source, problems: &mut problems };
-            draft = match root.content {
-                Content::List(_) => limitador::read(&root, reader),
-                _ => envoy::read(&root, reader),
-            };
-        }
-        None => {
-            if problems.is_empty() {
-                let message = "there is nothing in this file; expected a domain and its descriptors, or a list of limits";
-                problems.add(|| Problem::new(&Place::new(source, 0..0), message));
+    let expected = "expected a domain and its descriptors, or a list of limits";
+    if let Some(root) = root {
+        let mut reader = Reader { source, problems: &mut problems };
+        draft = match root.content {
+            Content::Map(_) => envoy::read(&root, reader),
+            Content::List(_) => limitador::read(&root, reader),
+            Content::Scalar(_) => {
+                reader.problem(root.mark(), format!("{expected}, found {}", root.found()), None);
+                draft
             }
-        }
+        };
+    } else if problems.is_empty() {
+        problems.add(|| Problem::new(&Place::new(source, 0..0), format!("{expected}, found nothing")));
     }
     check(&draft, &mut problems);
     problems.or(draft)

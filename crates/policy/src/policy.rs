@@ -221,8 +221,8 @@ impl Policy {
         self.domains.get(domain).is_some_and(|domain| !domain.tree.is_empty())
     }
 
-    /// The names of the fields that limits of a domain look at; none if there is no such domain.
-    pub(crate) fn fields(&self, domain: &str) -> Option<Vec<&str>> {
+    /// The names of the fields that limits of a domain look at, in no order; none if there is no such domain.
+    pub fn fields(&self, domain: &str) -> Option<Vec<&str>> {
         self.domains.get(domain).map(|domain| domain.fields.keys().map(|name| &**name).collect())
     }
 }

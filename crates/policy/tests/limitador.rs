@@ -201,6 +201,133 @@ mod with_expressions {
         assert_eq!(found, [1, 2]);
     }
 
+    /// Reads an expression and, if that succeeds, evaluates it.
+    fn answered(expression: &str) -> Result<(), String> {
+        let json = serde_json::json!([
+            { "namespace": "a", "max_value": 1, "seconds": 1, "conditions": [expression], "variables": [expression] }
+        ]);
+        let policy = Policy::parse("a.json", json.to_string()).map_err(|problems| problems.to_string())?;
+        let call = Descriptor::in_domain("a").with("x", "y");
+        let mut scratch = Scratch::new();
+        assert!(policy.matching(&call, &mut scratch).len() <= 1);
+        policy.explain(&call);
+        Ok(())
+    }
+
+    #[test]
+    fn long_and_deep_expressions_are_answered() {
+        let long = |count: usize, one: &str, join: &str| vec![one; count].join(join);
+        assert!(answered(&long(40, "descriptors[0].x == 'y'", " && ")).is_ok());
+        for text in [
+            long(800, "1", " + "),
+            long(1300, "1", "+"),
+            long(150, "descriptors[0].x == 'y'", " || "),
+            long(1300, "x", "."),
+            format!("{}1{}", "(".repeat(1500), ")".repeat(1500)),
+            "(".repeat(4000),
+            "[".repeat(4000),
+            format!("{}true", "!".repeat(4000)),
+            format!("{}1", "-".repeat(4000)),
+            long(600, "true ? 1 ", ": "),
+            format!("descriptors{}", "[0]".repeat(1000)),
+            "'".repeat(3999),
+            "x".repeat(5000),
+        ] {
+            let _ = answered(&text); // whatever it says, it comes back
+        }
+        let told = answered(&format!("true || '{}' == ''", "x".repeat(5000))).unwrap_err();
+        assert!(told.contains("an expression has at most 4096 bytes"), "{told}");
+    }
+
+    const PIECES: &[&str] = &[
+        "descriptors",
+        "[0]",
+        "[1]",
+        "[-1]",
+        "['x']",
+        ".x",
+        ".",
+        "limit",
+        ".name",
+        " == ",
+        " != ",
+        " && ",
+        " || ",
+        "!",
+        "-",
+        "+",
+        "*",
+        "/",
+        "%",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        "?",
+        "'y'",
+        "\"y\"",
+        "'",
+        "\"",
+        "r'x'",
+        "b'x'",
+        "'''",
+        "\\",
+        "\\x",
+        "1",
+        "0",
+        "1u",
+        "0x",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "1.5",
+        "1e999",
+        "true",
+        "null",
+        "has(",
+        "size(",
+        "int(",
+        "string(",
+        ".exists(d, ",
+        ".map(d, ",
+        ".all(d, ",
+        "d",
+        ".startsWith(",
+        ".matches(",
+        "'('",
+        " in ",
+        "é",
+        "\u{0}",
+        "\n",
+        " ",
+        "@",
+        "#",
+        "`",
+        "type(",
+        "dyn(",
+        "duration('1s')",
+        "timestamp(",
+        "google.",
+        "x{y: 1}",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_expression_is_answered(pieces in prop::collection::vec(select(PIECES), 0..14)) {
+            let _ = answered(&pieces.concat());
+        }
+
+        #[test]
+        fn any_text_is_answered(text in "\\PC{0,30}") {
+            let _ = answered(&text);
+        }
+    }
+
     /// What a condition says, to be written and to be evaluated by hand.
     #[derive(Clone, Debug)]
     enum Says {

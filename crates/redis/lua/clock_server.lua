@@ -7,4 +7,6 @@ local now = (time[1] - 1704067200) * 1000000 + time[2]
 -- with another idea of time). It counts as written now; otherwise it would refuse until the clock is there again.
 local leap = 60000000
 -- A state that has paid off is as good as none, so that is when its key goes.
-local function expiry(wait) return math.min(math.ceil(wait / 1000), 3153600000000) end
+local function expiry(wait)
+  return math.max(math.min(math.ceil(wait / 1000), 3153600000000), 1)
+end

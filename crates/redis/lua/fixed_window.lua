@@ -1,12 +1,17 @@
 -- The fixed window: a tick is a window, which holds `depth`. See level.lua for the state.
-local fixed_window = setmetatable({}, { __index = level })
 
-function fixed_window.fits(t, size)
-  return level.owed(t) + size <= t.depth
+local function fixed_window_fits(t, size)
+  return level_owed(t) + size <= t.depth
 end
 
+local fixed_window = { read = level_read, fits = fixed_window_fits, take = level_take, tell = level_tell }
+
+-- Only for changes.
+
+level_changes(fixed_window)
+
 function fixed_window.rest(t)
-  return math.max(t.depth - level.owed(t), 0)
+  return math.max(t.depth - level_owed(t), 0)
 end
 
 -- Counts are commutative: a receipt counts as long as its window is the newest that is used, and not over.
@@ -15,5 +20,5 @@ function fixed_window.back(t, size)
   if t.height <= 0 or t.mark_at < t.tick or t.mark_at ~= newest then
     return false
   end
-  return level.lower(t, math.min(size, t.height - (t.mark_at - t.tick) * t.rate))
+  return level_lower(t, math.min(size, t.height - (t.mark_at - t.tick) * t.rate))
 end

@@ -2,7 +2,6 @@
 -- have passed. See level.lua for the state, fixed_window.lua for what else is the same. `unit` is the greatest common divisor of
 -- depth and period, which keeps the products below 2^53 for all but absurd quotas; beyond that they are taken a hair smaller,
 -- so that what is inexact comes late by less than a tick, and never early.
-local paced_window = setmetatable({}, { __index = fixed_window })
 
 local function released(t)
   local share = (now - t.tick * t.period) * (t.depth / t.unit)
@@ -12,10 +11,17 @@ local function released(t)
   return math.floor(share / (t.period / t.unit)) + 1
 end
 
-function paced_window.fits(t, size)
-  return size <= t.depth and level.owed(t) + size <= released(t)
+local function paced_window_fits(t, size)
+  return size <= t.depth and level_owed(t) + size <= released(t)
 end
 
+local paced_window = { read = level_read, fits = paced_window_fits, take = level_take, tell = level_tell }
+
+-- Only for changes.
+
+level_changes(paced_window)
+paced_window.back = fixed_window.back
+
 function paced_window.rest(t)
-  return math.max(math.min(released(t), t.depth) - level.owed(t), 0)
+  return math.max(math.min(released(t), t.depth) - level_owed(t), 0)
 end

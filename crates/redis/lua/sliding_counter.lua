@@ -2,30 +2,31 @@
 -- still covers; at most `depth`.
 --
 -- State, packed as four doubles: the number of the window, its count, that of the one before, and when it was born.
-local sliding_counter = {}
 
-local MOST_COUNTED = 4503599627370496 -- 2^52
+-- The most that is counted: 2^52.
+local MOST_COUNTED = 4503599627370496
 
-function sliding_counter.read(t)
+local function sliding_counter_read(t)
   local raw = redis.call('GET', t.key)
-  t.tick = math.floor(now / t.period)
+  local tick = math.floor(now / t.period)
+  t.tick = tick
   if not raw then
-    t.window, t.current, t.previous, t.born = t.tick, 0, 0, now
+    t.window, t.current, t.previous = tick, 0, 0
     return
   end
-  t.window, t.current, t.previous, t.born = struct.unpack('<dddd', raw)
-  t.known = true
-  if (t.window - t.tick) * t.period > leap then
-    t.window, t.born = t.tick, now
-  elseif t.tick == t.window + 1 then
-    t.window, t.previous, t.current = t.tick, t.current, 0
-  elseif t.tick > t.window then
-    t.window, t.previous, t.current = t.tick, 0, 0
+  local window, current, previous, born = struct.unpack('<dddd', raw)
+  if (window - tick) * t.period > leap then
+    window, born = tick, now
+  elseif tick == window + 1 then
+    window, previous, current = tick, current, 0
+  elseif tick > window then
+    window, previous, current = tick, 0, 0
   end
+  t.window, t.current, t.previous, t.born, t.known = window, current, previous, born, true
 end
 
 -- previous * (period - passed) <= (depth - current - size) * period; where a product is too large to be exact, by a hair more.
-function sliding_counter.fits(t, size)
+local function sliding_counter_fits(t, size)
   local room = t.depth - t.current - size
   if t.window > t.tick or room < 0 then
     return false
@@ -37,17 +38,39 @@ function sliding_counter.fits(t, size)
   return covered <= room * t.period
 end
 
+local function sliding_counter_write(t)
+  local windows = t.current > 0 and 2 or 1
+  local raw = struct.pack('<dddd', t.window, t.current, t.previous, t.born)
+  redis.call('SET', t.key, raw, 'PX', expiry((t.window + windows) * t.period - now))
+end
+
+local function sliding_counter_take(t, size)
+  t.current = math.min(t.current + size, MOST_COUNTED)
+  sliding_counter_write(t)
+end
+
+local function sliding_counter_tell(t)
+  return t.window, t.current, t.previous
+end
+
+local sliding_counter = {
+  read = sliding_counter_read,
+  fits = sliding_counter_fits,
+  take = sliding_counter_take,
+  tell = sliding_counter_tell,
+}
+
+-- Only for changes.
+
+sliding_counter.write = sliding_counter_write
+
 function sliding_counter.rest(t)
   if t.window > t.tick then
     return 0
   end
   local weighed = math.ceil(t.previous * ((t.tick + 1) * t.period - now) / t.period)
   local left = math.max(t.depth - t.current - weighed, 0)
-  return sliding_counter.fits(t, left) and left or math.max(left - 1, 0)
-end
-
-function sliding_counter.raise(t, size)
-  t.current = math.min(t.current + size, MOST_COUNTED)
+  return sliding_counter_fits(t, left) and left or math.max(left - 1, 0)
 end
 
 function sliding_counter.lower(t, size)
@@ -70,20 +93,11 @@ function sliding_counter.back(t, size)
   return size > 0
 end
 
-function sliding_counter.write(t)
-  local windows = t.current > 0 and 2 or 1
-  local raw = struct.pack('<dddd', t.window, t.current, t.previous, t.born)
-  redis.call('SET', t.key, raw, 'PX', math.max(expiry((t.window + windows) * t.period - now), 1))
-end
-
 function sliding_counter.counts(t)
   return t.current + t.previous > 0
 end
 
+-- So long ago that it is fresh even for a clock that is put back.
 function sliding_counter.reset(t)
-  t.window, t.current, t.previous, t.born = -MOST_COUNTED, 0, 0, math.max(now, t.born + 1)
-end
-
-function sliding_counter.tell(t)
-  return t.window, t.current, t.previous
+  t.window, t.current, t.previous = -MOST_COUNTED, 0, 0
 end

@@ -3,9 +3,9 @@
 -- State: a list. Every element but the last is an admission, oldest first, packed as two doubles: when, and how much. The last one
 -- holds their sum and when the list was born. A list, because it grows at one end and shrinks at the other; it never has
 -- more than `depth` elements and that one.
-local sliding_log = {}
 
-local MOST_LOGGED = 4503599627370496 -- 2^52
+-- The most that is logged: 2^52.
+local MOST_LOGGED = 4503599627370496
 
 local function entry(raw)
   local at, cost = struct.unpack('<dd', raw)
@@ -13,7 +13,7 @@ local function entry(raw)
 end
 
 -- Calls `visit(at, cost)` for one admission after another, oldest first, as long as it says so.
-local function each(t, visit)
+local function each_entry(t, visit)
   local first = 0
   while first < t.length do
     local chunk = redis.call('LRANGE', t.key, first, math.min(first + 31, t.length - 1))
@@ -26,41 +26,44 @@ local function each(t, visit)
   end
 end
 
-function sliding_log.read(t)
+-- Takes everything as entered now.
+local function log_anew(t)
+  redis.call('DEL', t.key)
+  redis.call('RPUSH', t.key, struct.pack('<dd', now, t.total), struct.pack('<dd', t.total, now))
+  redis.call('PEXPIRE', t.key, expiry(t.period))
+  t.length, t.newest, t.born = 1, now, now
+end
+
+local function sliding_log_read(t)
   local tail = redis.call('LRANGE', t.key, -2, -1)
-  t.gone, t.newest = 0, now - t.period
+  t.gone, t.newest, t.length, t.total, t.used = 0, now - t.period, 0, 0, 0
   if #tail == 0 then
-    t.length, t.total, t.used, t.born = 0, 0, 0, now
     return
   end
-  t.known, t.length = true, redis.call('LLEN', t.key) - 1
+  t.known = true
   t.total, t.born = entry(tail[#tail])
   t.used = t.total
-  if t.length == 0 then
+  if #tail == 1 then
     return
   end
-  t.newest = entry(tail[1])
+  t.length, t.newest = redis.call('LLEN', t.key) - 1, entry(tail[1])
   if t.newest - now > leap then
-    redis.call('DEL', t.key)
-    redis.call('RPUSH', t.key, struct.pack('<dd', now, t.total), struct.pack('<dd', t.total, now))
-    redis.call('PEXPIRE', t.key, math.max(expiry(t.period), 1))
-    t.length, t.newest, t.born = 1, now, now
+    log_anew(t)
   end
-  each(t, function(at, cost)
-    if now - at < t.period then
-      return false
-    end
-    t.gone, t.used = t.gone + 1, t.used - cost
-    return true
-  end)
+  -- Mostly the oldest has not left, and there is no need to look at the others.
+  if now - entry(redis.call('LINDEX', t.key, 0)) >= t.period then
+    each_entry(t, function(at, cost)
+      if now - at < t.period then
+        return false
+      end
+      t.gone, t.used = t.gone + 1, t.used - cost
+      return true
+    end)
+  end
 end
 
-function sliding_log.fits(t, size)
+local function sliding_log_fits(t, size)
   return t.newest <= now and t.used + size <= t.depth
-end
-
-function sliding_log.rest(t)
-  return t.newest <= now and math.max(t.depth - t.used, 0) or 0
 end
 
 -- What has left the window goes when something enters it.
@@ -72,12 +75,12 @@ local function forget(t)
 end
 
 -- Lists are changed where they lie: there is nothing left to write but the sum, and when the key goes.
-function sliding_log.write(t)
+local function sliding_log_write(t)
   redis.call('LSET', t.key, -1, struct.pack('<dd', t.total, t.born))
-  redis.call('PEXPIRE', t.key, math.max(expiry(t.newest + t.period - now), 1))
+  redis.call('PEXPIRE', t.key, expiry(t.newest + t.period - now))
 end
 
-function sliding_log.raise(t, size)
+local function sliding_log_take(t, size)
   forget(t)
   size = math.min(size, MOST_LOGGED - t.total)
   local at = math.max(now, t.newest)
@@ -85,15 +88,49 @@ function sliding_log.raise(t, size)
   if t.length > 0 and t.newest == at then
     local _, cost = entry(redis.call('LINDEX', t.key, -2))
     redis.call('LSET', t.key, -2, struct.pack('<dd', at, cost + size))
+    redis.call('LSET', t.key, -1, struct.pack('<dd', t.total, t.born))
   elseif t.known then
     redis.call('LSET', t.key, -1, struct.pack('<dd', at, size))
-    redis.call('RPUSH', t.key, '')
+    redis.call('RPUSH', t.key, struct.pack('<dd', t.total, t.born))
     t.length = t.length + 1
   else
-    redis.call('RPUSH', t.key, struct.pack('<dd', at, size), '')
+    redis.call('RPUSH', t.key, struct.pack('<dd', at, size), struct.pack('<dd', t.total, t.born))
     t.length, t.known = 1, true
   end
   t.newest = at
+  redis.call('PEXPIRE', t.key, expiry(at + t.period - now))
+end
+
+-- When enough of the oldest have left for it to fit.
+local function moment_with_room(t, size)
+  local at, used = math.max(now, t.newest), t.total
+  each_entry(t, function(entered, cost)
+    if used + size <= t.depth and at - entered < t.period then
+      return false
+    end
+    at, used = math.max(at, entered + t.period), used - cost
+    return true
+  end)
+  return at
+end
+
+local function sliding_log_tell(t, fits)
+  return t.used, t.newest, fits and now or moment_with_room(t, t.cost)
+end
+
+local sliding_log = {
+  read = sliding_log_read,
+  fits = sliding_log_fits,
+  take = sliding_log_take,
+  tell = sliding_log_tell,
+}
+
+-- Only for changes.
+
+sliding_log.write = sliding_log_write
+
+function sliding_log.rest(t)
+  return t.newest <= now and math.max(t.depth - t.used, 0) or 0
 end
 
 -- The oldest goes first.
@@ -152,25 +189,6 @@ function sliding_log.counts(t)
 end
 
 function sliding_log.reset(t)
-  if t.length > 0 then
-    redis.call('LTRIM', t.key, -1, -1)
-  end
-  t.length, t.total, t.used, t.born = 0, 0, 0, math.max(now, t.born + 1)
-end
-
--- When enough of the oldest have left for it to fit.
-local function opening(t, size)
-  local at, used = math.max(now, t.newest), t.total
-  each(t, function(entered, cost)
-    if used + size <= t.depth and at - entered < t.period then
-      return false
-    end
-    at, used = math.max(at, entered + t.period), used - cost
-    return true
-  end)
-  return at
-end
-
-function sliding_log.tell(t, fits)
-  return t.used, t.newest, fits and now or opening(t, t.cost)
+  redis.call('LTRIM', t.key, -1, -1)
+  t.length, t.total, t.used = 0, 0, 0
 end

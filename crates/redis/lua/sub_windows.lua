@@ -1,42 +1,61 @@
 -- Sub-windows: `extra` parts of `period` each, and one more, because the oldest counts in full; at most `depth` in them.
 --
 -- State, packed as doubles: when it was born, the newest part, then number and count of every part that has one, oldest first.
-local sub_windows = {}
 
-local MOST_IN_PARTS = 4503599627370496 -- 2^52
+-- The most that is counted: 2^52.
+local MOST_IN_PARTS = 4503599627370496
 
-function sub_windows.read(t)
+local function sub_windows_read(t)
   local raw = redis.call('GET', t.key)
-  t.tick, t.parts, t.counts, t.used = math.floor(now / t.period), {}, {}, 0
+  local tick, parts, counts, used = math.floor(now / t.period), {}, {}, 0
+  t.tick, t.parts, t.counts = tick, parts, counts
   if not raw then
-    t.born, t.newest, t.oldest = now, t.tick, t.tick
+    t.newest, t.oldest, t.used = tick, tick, 0
     return
   end
   local all = { struct.unpack('<' .. string.rep('d', #raw / 8), raw) }
-  t.known, t.born, t.newest = true, all[1], all[2]
-  local ahead = (t.newest - t.tick) * t.period > leap
+  local newest, ahead = all[2], (all[2] - tick) * t.period > leap
   if ahead then
-    t.newest, t.born = t.tick, now
+    newest, all[1] = tick, now
   end
-  t.oldest = math.max(t.tick, t.newest) - t.extra
+  local oldest = math.max(tick, newest) - t.extra
   for i = 3, #all - 2, 2 do -- after the last pair comes where struct.unpack stopped
-    local part, count = ahead and t.tick or all[i], all[i + 1]
-    t.parts[#t.parts + 1], t.counts[#t.counts + 1] = part, count
-    if part >= t.oldest then
-      t.used = t.used + count
+    local part = ahead and tick or all[i]
+    parts[#parts + 1], counts[#counts + 1] = part, all[i + 1]
+    if part >= oldest then
+      used = used + all[i + 1]
     end
   end
+  t.known, t.born, t.newest, t.oldest, t.used = true, all[1], newest, oldest, used
 end
 
-function sub_windows.fits(t, size)
+local function sub_windows_fits(t, size)
   return t.newest <= t.tick and t.used + size <= t.depth
 end
 
-function sub_windows.rest(t)
-  return t.newest <= t.tick and math.max(t.depth - t.used, 0) or 0
+-- The part that follows the last that counts.
+local function forgotten(t)
+  for i = #t.parts, 1, -1 do
+    if t.counts[i] > 0 then
+      return math.max(t.parts[i] + t.extra + 1, t.newest)
+    end
+  end
+  return t.newest
 end
 
-function sub_windows.raise(t, size)
+-- What no longer counts beside the newest part is left out.
+local function sub_windows_write(t)
+  local all = { t.born, t.newest }
+  for i = 1, #t.parts do
+    if t.counts[i] > 0 and t.parts[i] >= t.newest - t.extra then
+      all[#all + 1], all[#all + 2] = t.parts[i], t.counts[i]
+    end
+  end
+  local raw = struct.pack('<' .. string.rep('d', #all), unpack(all))
+  redis.call('SET', t.key, raw, 'PX', expiry(forgotten(t) * t.period - now))
+end
+
+local function sub_windows_take(t, size)
   local part, last = math.max(t.tick, t.newest), #t.parts
   size = math.min(size, MOST_IN_PARTS - t.used)
   if t.parts[last] == part then
@@ -45,6 +64,39 @@ function sub_windows.raise(t, size)
     t.parts[last + 1], t.counts[last + 1] = part, size
   end
   t.newest, t.used = part, t.used + size
+  sub_windows_write(t)
+end
+
+-- The first part in which it would fit: when enough of the oldest have left.
+local function part_with_room(t, size)
+  local part, used = math.max(t.tick, t.newest), t.used
+  for i = 1, #t.parts do
+    if used + size <= t.depth then
+      break
+    elseif t.parts[i] >= t.oldest then
+      used, part = used - t.counts[i], t.parts[i] + t.extra + 1
+    end
+  end
+  return part
+end
+
+local function sub_windows_tell(t, fits)
+  return t.used, forgotten(t), fits and t.tick or part_with_room(t, t.cost)
+end
+
+local sub_windows = {
+  read = sub_windows_read,
+  fits = sub_windows_fits,
+  take = sub_windows_take,
+  tell = sub_windows_tell,
+}
+
+-- Only for changes.
+
+sub_windows.write = sub_windows_write
+
+function sub_windows.rest(t)
+  return t.newest <= t.tick and math.max(t.depth - t.used, 0) or 0
 end
 
 -- The oldest goes first.
@@ -69,49 +121,11 @@ function sub_windows.back(t, size)
   end
 end
 
--- The part that follows the last that counts.
-local function forgotten(t)
-  for i = #t.parts, 1, -1 do
-    if t.counts[i] > 0 then
-      return math.max(t.parts[i] + t.extra + 1, t.newest)
-    end
-  end
-  return t.newest
-end
-
--- What no longer counts beside the newest part is left out.
-function sub_windows.write(t)
-  local all = { t.born, t.newest }
-  for i = 1, #t.parts do
-    if t.counts[i] > 0 and t.parts[i] >= t.newest - t.extra then
-      all[#all + 1], all[#all + 2] = t.parts[i], t.counts[i]
-    end
-  end
-  local raw = struct.pack('<' .. string.rep('d', #all), unpack(all))
-  redis.call('SET', t.key, raw, 'PX', math.max(expiry(forgotten(t) * t.period - now), 1))
-end
-
 function sub_windows.counts(t)
   return t.used > 0
 end
 
+-- So long ago that it is fresh even for a clock that is put back.
 function sub_windows.reset(t)
-  t.newest, t.parts, t.counts, t.used, t.born = -MOST_IN_PARTS, {}, {}, 0, math.max(now, t.born + 1)
-end
-
--- The first part in which it would fit: when enough of the oldest have left.
-local function opening(t, size)
-  local part, used = math.max(t.tick, t.newest), t.used
-  for i = 1, #t.parts do
-    if used + size <= t.depth then
-      break
-    elseif t.parts[i] >= t.oldest then
-      used, part = used - t.counts[i], t.parts[i] + t.extra + 1
-    end
-  end
-  return part
-end
-
-function sub_windows.tell(t, fits)
-  return t.used, forgotten(t), fits and t.tick or opening(t, t.cost)
+  t.newest, t.parts, t.counts, t.used = -MOST_IN_PARTS, {}, {}, 0
 end

@@ -1,18 +1,23 @@
 -- The token bucket: `depth` units, refilled by `rate` units a microsecond. See level.lua for the state.
-local token_bucket = setmetatable({}, { __index = level })
 
-function token_bucket.fits(t, size)
-  return level.owed(t) + size <= t.depth
+local function token_bucket_fits(t, size)
+  return level_owed(t) + size <= t.depth
 end
+
+local token_bucket = { read = level_read, fits = token_bucket_fits, take = level_take, tell = level_tell }
+
+-- Only for changes.
+
+level_changes(token_bucket)
 
 -- What is left, in whole tokens.
 function token_bucket.rest(t)
-  return math.max(math.floor((t.depth - level.owed(t)) / t.unit), 0) * t.unit
+  return math.max(math.floor((t.depth - level_owed(t)) / t.unit), 0) * t.unit
 end
 
 -- What a receipt for `size` is still worth: not what time has restored since, nor what others were promised on top of it.
 function token_bucket.back(t, size)
-  local mark = level.mark(t)
+  local mark = level_mark(t)
   local later = t.height - mark
   if later < 0 then
     return false
@@ -21,5 +26,5 @@ function token_bucket.back(t, size)
   elseif later > 0 then
     size = math.min(size, mark)
   end
-  return size > 0 and level.undo(t, size)
+  return size > 0 and level_undo(t, size)
 end

@@ -8,7 +8,7 @@ use tollgate::{Clock, ManualClock};
 
 use crate::error;
 use crate::link::Link;
-use crate::script::{Codes, Script, Scripts};
+use crate::script::{Needs, Script, Scripts};
 use crate::twin::View;
 
 /// What the script is to do, in its words.
@@ -73,8 +73,8 @@ impl Caller {
     /// # Cancel safety
     /// What was asked may be done although nobody hears of it.
     pub(crate) async fn run(&self, todo: Todo, lines: &[Line<'_>]) -> Result<Value, StoreError> {
-        let codes = lines.iter().fold(Codes::default(), |codes, line| codes.with(line.code));
-        let script = self.scripts.of(codes);
+        let is_change = !matches!(todo, Todo::Take | Todo::Peek);
+        let script = self.scripts.of(Needs::of(is_change, lines.iter().map(|line| line.code)));
         let answer = self.link.send(&self.command(&script, false, todo, lines)).await?;
         match answer {
             // Not run: this server has not seen it, or has forgotten it. With its text it is run, and kept.

@@ -150,9 +150,12 @@ async fn keep_up(link: Weak<Shared>, broken: Arc<Notify>) {
             Ok(wire) => {
                 shared.status.send_replace(Status::Up(wire.clone()));
                 drop(shared);
-                let why = broke(&wire, &broken).await;
+                let (why, beats) = broke(&wire, &broken).await;
                 if let Some(shared) = link.upgrade() {
                     shared.status.send_replace(Status::Down(why));
+                }
+                if beats == 0 {
+                    tokio::time::sleep(pause()).await; // so that nobody connects as fast as callers come
                 }
             }
             Err(error) => {
@@ -164,17 +167,18 @@ async fn keep_up(link: Weak<Shared>, broken: Arc<Notify>) {
     }
 }
 
-/// Returns when a connection has broken, and says why.
-async fn broke(wire: &Wire, broken: &Notify) -> Arc<str> {
+/// Returns when a connection has broken, and says why, and how many heartbeats it has lasted.
+async fn broke(wire: &Wire, broken: &Notify) -> (Arc<str>, u32) {
+    let mut beats = 0;
     loop {
         tokio::select! {
-            () = broken.notified() => return "the connection broke".into(),
+            () = broken.notified() => return ("the connection broke".into(), beats),
             () = tokio::time::sleep(HEARTBEAT) => {}
         }
-        match tokio::time::timeout(HEARTBEAT, wire.send(&redis::cmd("PING"))).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => return error.to_string().into(),
-            Err(_) => return format!("it did not answer within {HEARTBEAT:?}").into(),
+        match tokio::time::timeout(HEARTBEAT, wire.beat()).await {
+            Ok(Ok(())) => beats += 1,
+            Ok(Err(error)) => return (error.to_string().into(), beats),
+            Err(_) => return (format!("it did not answer within {HEARTBEAT:?}").into(), beats),
         }
     }
 }

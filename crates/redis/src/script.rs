@@ -1,7 +1,8 @@
 //! The script, put together from the algorithms that a call needs.
 //!
-//! A script's functions are made anew at each call, so one that knows all algorithms would be slower for everybody. There is
-//! one for each set of algorithms that occur together; most callers only ever use one or two of them.
+//! A script's functions are made anew at each call, so one that knows everything would be slower for everybody. There is one for
+//! each set of algorithms that occur together, of which most callers only ever use one or two; and deciding, which is what
+//! nearly all calls do, has a script of its own, without what only changes need.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,7 +13,10 @@ const SHEBANG: &str = "#!lua\n"; // so that the server refuses up front where a 
 const SERVER_CLOCK: &str = include_str!("../lua/clock_server.lua");
 const GIVEN_CLOCK: &str = include_str!("../lua/clock_given.lua");
 const LEVEL: &str = include_str!("../lua/level.lua");
-const FRAME: &str = include_str!("../lua/frame.lua");
+const DECIDE: &str = include_str!("../lua/decide.lua");
+const CHANGE: &str = include_str!("../lua/change.lua");
+/// The line in each algorithm's file after which comes what deciding does not need.
+const ONLY_FOR_CHANGES: &str = "-- Only for changes.\n";
 
 /// An algorithm's part of the script.
 struct Part {
@@ -57,17 +61,20 @@ pub(crate) fn code_of(kind: Kind) -> Option<u8> {
     })
 }
 
-/// A set of algorithms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Codes(u16);
+/// What a script must know: a set of algorithms, and whether it is for changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Needs {
+    codes: u16,
+    changes: bool,
+}
 
-impl Codes {
-    pub(crate) fn with(self, code: u8) -> Self {
-        Self(self.0 | 1 << code)
+impl Needs {
+    pub(crate) fn of(changes: bool, codes: impl IntoIterator<Item = u8>) -> Self {
+        Self { codes: codes.into_iter().fold(0, |codes, code| codes | 1 << code), changes }
     }
 
     fn has(self, code: u8) -> bool {
-        self.0 >> code & 1 == 1
+        self.codes >> code & 1 == 1
     }
 }
 
@@ -86,7 +93,7 @@ impl Script {
 /// All scripts that were needed so far.
 pub(crate) struct Scripts {
     clock: &'static str,
-    made: RwLock<HashMap<Codes, Arc<Script>>>,
+    made: RwLock<HashMap<Needs, Arc<Script>>>,
 }
 
 impl Scripts {
@@ -96,27 +103,33 @@ impl Scripts {
         Self { clock, made: RwLock::default() }
     }
 
-    /// The script for these algorithms.
-    pub(crate) fn of(&self, codes: Codes) -> Arc<Script> {
+    /// The script for these needs.
+    pub(crate) fn of(&self, needs: Needs) -> Arc<Script> {
         // Whoever panics here leaves nothing half done.
-        if let Some(script) = self.made.read().unwrap_or_else(PoisonError::into_inner).get(&codes) {
+        if let Some(script) = self.made.read().unwrap_or_else(PoisonError::into_inner).get(&needs) {
             return Arc::clone(script);
         }
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(made.entry(codes).or_insert_with(|| Arc::new(Script::new(text(self.clock, codes)))))
+        Arc::clone(made.entry(needs).or_insert_with(|| Arc::new(Script::new(text(self.clock, needs)))))
     }
 }
 
-fn text(clock: &str, codes: Codes) -> String {
-    let parts: Vec<&Part> = PARTS_OF.iter().filter(|part| codes.has(part.code)).collect();
+fn text(clock: &str, needs: Needs) -> String {
+    let parts: Vec<&Part> = PARTS_OF.iter().filter(|part| needs.has(part.code)).collect();
     let mut files: Vec<&str> = Vec::new();
     for file in parts.iter().flat_map(|part| part.files) {
         if !files.contains(file) {
             files.push(file);
         }
     }
+    let cut = |file: &&'static str| match file.split_once(ONLY_FOR_CHANGES) {
+        Some((first, _)) if !needs.changes => first,
+        _ => file,
+    };
+    let files: String = files.iter().map(cut).collect();
     let kinds: Vec<String> = parts.iter().map(|part| format!("[{}] = {}", part.code, part.name)).collect();
-    format!("{SHEBANG}{clock}{}local kinds = {{ {} }}\n{FRAME}", files.concat(), kinds.join(", "))
+    let frame = if needs.changes { CHANGE } else { DECIDE };
+    format!("{SHEBANG}{clock}{files}local kinds = {{ {} }}\n{frame}", kinds.join(", "))
 }
 
 #[cfg(test)]
@@ -125,28 +138,34 @@ mod tests {
 
     #[test]
     fn a_script_has_the_algorithms_it_needs_once_and_no_others() {
-        let paced = Codes::default().with(5).with(4);
-        let text = text(SERVER_CLOCK, paced);
-        assert_eq!(text.matches("local level = {}").count(), 1);
-        assert_eq!(text.matches("local fixed_window =").count(), 1);
-        assert!(text.contains("local kinds = { [4] = fixed_window, [5] = paced_window }"));
-        assert!(!text.contains("token_bucket") && !text.contains("sliding_log"));
-        assert!(text.starts_with("#!lua\n"));
+        for changes in [false, true] {
+            let text = text(SERVER_CLOCK, Needs::of(changes, [5, 4]));
+            assert_eq!(text.matches("local function level_read").count(), 1);
+            assert_eq!(text.matches("local fixed_window =").count(), 1);
+            assert!(text.contains("local kinds = { [4] = fixed_window, [5] = paced_window }"));
+            assert!(!text.contains("local token_bucket") && !text.contains("local sliding_log"));
+            assert!(text.starts_with("#!lua\n"));
+            assert_eq!(text.contains("level_undo"), changes, "deciding undoes nothing");
+        }
     }
 
     #[test]
-    fn every_algorithm_has_a_code_of_its_own() {
+    fn every_algorithm_has_a_code_of_its_own_and_a_part_that_only_changes_need() {
         let mut codes: Vec<u8> = Kind::ALL.iter().filter_map(|kind| code_of(*kind)).collect();
         codes.sort_unstable();
         assert_eq!(codes, PARTS_OF.each_ref().map(|part| part.code));
+        for file in PARTS_OF.iter().flat_map(|part| part.files) {
+            assert_eq!(file.matches(ONLY_FOR_CHANGES).count(), 1);
+        }
     }
 
     #[test]
     fn scripts_are_made_once() {
         let scripts = Scripts::new(false);
-        let one = scripts.of(Codes::default().with(1));
-        assert!(Arc::ptr_eq(&one, &scripts.of(Codes::default().with(1))));
-        assert_ne!(one.hash, scripts.of(Codes::default().with(2)).hash);
-        assert_ne!(one.hash, Scripts::new(true).of(Codes::default().with(1)).hash);
+        let one = scripts.of(Needs::of(false, [1]));
+        assert!(Arc::ptr_eq(&one, &scripts.of(Needs::of(false, [1, 1]))));
+        let others = [scripts.of(Needs::of(false, [2])), scripts.of(Needs::of(true, [1]))];
+        assert!(others.iter().all(|other| other.hash != one.hash));
+        assert_ne!(one.hash, Scripts::new(true).of(Needs::of(false, [1])).hash);
     }
 }

@@ -118,6 +118,31 @@ async fn a_tag_brings_limits_of_several_keys_together() {
     assert_eq!(servers.len(), 1);
 }
 
+#[tokio::test]
+async fn a_server_that_is_gone_takes_its_own_keys_with_it_and_no_others() {
+    let mut cluster = RedisCluster::start(3);
+    let store = RedisStore::new(&cluster.url()).unwrap();
+    let limit = store.open(&Rule::new("d", "n", SLOW));
+    let keys: Vec<Vec<u8>> = (0..30).map(name).collect();
+    for key in &keys {
+        assert!(store.decide(Mode::Take, &[Hit::new(&limit, key)]).await.unwrap().is_admitted());
+    }
+    let gone = cluster.take_node(1);
+    let lost: usize = gone.ask(&["DBSIZE"]).parse().unwrap();
+    drop(gone);
+    let mut failed = 0;
+    for key in &keys {
+        match store.decide(Mode::Take, &[Hit::new(&limit, key)]).await {
+            Ok(answer) => assert_eq!(answer.decision().remaining(), 8),
+            Err(error) => {
+                assert!(error.is_transient(), "{error}");
+                failed += 1;
+            }
+        }
+    }
+    assert_eq!(failed, lost);
+}
+
 /// The slot of the one key on a node, and the node.
 fn where_it_is(cluster: &RedisCluster) -> (usize, String) {
     let from = cluster.nodes().iter().position(|node| node.ask(&["DBSIZE"]) == "1").expect("one key");

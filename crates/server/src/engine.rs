@@ -127,7 +127,7 @@ impl<S: Store> Engine<S> {
         &self.shared.store
     }
 
-    /// What tells it the time, for all but decisions.
+    /// The time that it goes by. Decisions go by the store's own clock.
     pub fn time(&self) -> &Time {
         &self.shared.time
     }

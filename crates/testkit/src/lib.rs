@@ -7,9 +7,11 @@ mod envoy;
 mod port;
 mod postgres;
 mod program;
+mod python;
 mod redis;
 
 pub use envoy::Envoy;
 pub use port::free_port;
 pub use postgres::Postgres;
+pub use python::python_with;
 pub use redis::{Redis, RedisCluster, RedisSentinel};

@@ -24,17 +24,12 @@ const MOST_SECONDS: u64 = 10 * 365 * 86_400;
 /// Reads a file.
 pub(super) fn read(root: &Node, reader: Reader<'_>) -> Draft {
     let mut limitador = Limitador { reader, seen: HashMap::new() };
-    let mut read: Vec<Read> = Vec::new();
+    let mut limits = Vec::new();
     for node in limitador.reader.list(root, "a list of limits") {
-        read.extend(limitador.limit(node));
+        limits.extend(limitador.limit(node));
     }
-    Draft { limits: named(read) }
-}
-
-/// A limit, and what says which one it is.
-struct Read {
-    limit: DraftLimit,
-    identity: Vec<String>,
+    name(&mut limits);
+    Draft { limits }
 }
 
 struct Limitador<'s> {
@@ -44,7 +39,7 @@ struct Limitador<'s> {
 }
 
 impl Limitador<'_> {
-    fn limit(&mut self, node: &Node) -> Option<Read> {
+    fn limit(&mut self, node: &Node) -> Option<DraftLimit> {
         let fields = self.reader.fields(node, "a limit", &LIMIT, |_| None)?;
         let mut limit = DraftLimit::new("", Quota::UNLIMITED);
         limit.place = self.reader.place(fields.mark.clone());
@@ -73,7 +68,7 @@ impl Limitador<'_> {
         if namespace.is_some() && seconds.is_some() {
             self.check_new(&identity, &fields);
         }
-        Some(Read { limit, identity })
+        Some(limit)
     }
 
     fn needed<'n>(&mut self, fields: &Fields<'n>, name: &str, example: &str) -> Option<&'n Node> {
@@ -179,17 +174,39 @@ fn identity(
 }
 
 /// A limit is called by its name if no other of its namespace is, else by what it is.
-fn named(read: Vec<Read>) -> Vec<DraftLimit> {
+fn name(limits: &mut [DraftLimit]) {
     let mut names: HashMap<String, Names> = HashMap::new();
     let mut used: HashSet<(String, String)> = HashSet::new();
-    let name = |Read { mut limit, identity }| {
+    for limit in limits {
         let names = names.entry(limit.domain.clone()).or_default();
         let label = limit.label.clone();
         let is_first = label.as_ref().is_some_and(|label| used.insert((limit.domain.clone(), label.clone())));
         let by_label = label.and_then(|label| names.label(&label, is_first));
         limit.name = by_label
-            .unwrap_or_else(|| names.parts(&identity[1..].iter().map(String::as_str).collect::<Vec<_>>()));
-        limit
+            .unwrap_or_else(|| names.parts(&parts(limit).iter().map(String::as_str).collect::<Vec<_>>()));
+    }
+}
+
+/// `60s`, `path=/toys`, `by-user`: what a limit is, but not how much it allows, nor in which order it was said.
+fn parts(limit: &DraftLimit) -> Vec<String> {
+    let sorted = |mut parts: Vec<String>| {
+        parts.sort_unstable();
+        parts
     };
-    read.into_iter().map(name).collect()
+    let value = |condition: &Condition| match condition {
+        Condition::AnyOf(tests) if matches!(&tests[..], [Test::Is(_)]) => {
+            tests.iter().map(|test| if let Test::Is(text) = test { text.as_str() } else { "" }).collect()
+        }
+        _ => String::new(),
+    };
+    let conditions =
+        limit.conditions.iter().map(|(field, condition)| format!("{field}={}", value(condition)));
+    let expressions = limit.when.iter().map(|condition| condition.text().to_owned());
+    let key = limit.key.iter().map(|field| format!("by-{field}"));
+    let per = limit.per.iter().map(|expression| format!("by-{}", expression.text()));
+    let seconds = limit.rates.first().map_or(0, |rate| rate.period().as_secs());
+    let mut parts = vec![format!("{seconds}s")];
+    parts.extend(sorted(conditions.chain(expressions).collect()));
+    parts.extend(sorted(key.chain(per).collect()));
+    parts
 }

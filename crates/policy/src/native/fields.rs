@@ -87,7 +87,7 @@ pub(super) const FIELDS: &[Field] = &[
     },
     Field {
         name: "mode",
-        doc: "enforce decides, shadow only counts and tells, off is as if the limit were not there.",
+        doc: "enforce decides, shadow only counts and tells, off is as if the limit were not there, but where one with entries is off, a less specific one does not apply either.",
         file_wide: true,
         schema: || schema::choice(&modes()),
         read: mode,

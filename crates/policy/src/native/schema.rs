@@ -12,7 +12,7 @@ const RATE: &str = r"^\s*([Uu][Nn][Ll][Ii][Mm][Ii][Tt][Ee][Dd]|[0-9][0-9_]*\s*(/
 /// The JSON schema of a policy file (draft 7, which editors understand best).
 ///
 /// It knows every field and every word; what only the whole file can tell, such as a name that does not exist, only
-/// [`read`](super::read) finds.
+/// [`read`](crate::read) finds.
 pub fn schema() -> Json {
     let mut file = properties(FIELDS.iter().filter(|field| field.file_wide));
     let limit = json!({

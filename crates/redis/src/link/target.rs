@@ -33,7 +33,7 @@ impl Target {
             return Err(unreadable("it has no scheme, such as redis://"));
         };
         match scheme.split_once('+') {
-            None => Ok(Self::One(node(url)?)),
+            None | Some((_, "unix")) => Ok(Self::One(node(url)?)),
             Some((scheme, "cluster")) => Self::cluster(scheme, rest),
             Some((scheme, "sentinel")) => Self::sentinel(scheme, rest),
             Some((_, what)) => Err(unreadable(&format!("there is +cluster and +sentinel, but no +{what}"))),
@@ -43,7 +43,10 @@ impl Target {
     fn cluster(scheme: &str, rest: &str) -> Result<Self, StoreError> {
         let List { user, hosts, path } = List::of(rest);
         let nodes = hosts.iter().map(|host| node(&format!("{scheme}://{user}{host}{path}")));
-        Ok(Self::Cluster(nodes.collect::<Result<_, _>>()?))
+        match nodes.collect::<Result<Vec<_>, _>>()? {
+            nodes if nodes.is_empty() => Err(unreadable("a cluster needs a host")),
+            nodes => Ok(Self::Cluster(nodes)),
+        }
     }
 
     /// The path is the name of the service, then perhaps the number of the database. The user is that of the servers.
@@ -111,8 +114,12 @@ fn tcp() -> TcpSettings {
 }
 
 fn node(url: &str) -> Result<ConnectionInfo, StoreError> {
-    let info =
-        url.into_connection_info().map_err(|error| unreadable("redis:// wants a host").caused_by(error))?;
+    if url.starts_with("rediss:") || url.starts_with("valkeys:") {
+        return Err(unreadable("TLS is not built in; a tunnel on this machine can speak it for us"));
+    }
+    let info = url
+        .into_connection_info()
+        .map_err(|error| unreadable("it wants a host, as in redis://host:6379").caused_by(error))?;
     Ok(info.set_tcp_settings(tcp()))
 }
 
@@ -190,6 +197,8 @@ mod tests {
             ("redis+cloud://:secret@x", "no +cloud"),
             ("redis+sentinel://:secret@a:1", "the name of the service"),
             ("redis://:secret@", "wants a host"),
+            ("redis+cluster://:secret@", "needs a host"),
+            ("rediss://:secret@host", "TLS is not built in"),
         ];
         for (url, why) in cases {
             let error = Target::parse(url).unwrap_err();

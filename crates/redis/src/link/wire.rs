@@ -39,6 +39,15 @@ impl Wire {
         Arc::ptr_eq(&self.id, &other.id)
     }
 
+    /// Asks the server whether it is there. A cluster's client looks after its nodes itself, and one that is gone must not keep us
+    /// from the others.
+    pub(super) async fn beat(&self) -> RedisResult<()> {
+        match &self.to {
+            To::One(_) => self.send(&redis::cmd("PING")).await.map(drop),
+            To::Cluster(_) => Ok(()),
+        }
+    }
+
     /// Sends a command and waits for its answer.
     pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         match &self.to {

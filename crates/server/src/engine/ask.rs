@@ -76,9 +76,7 @@ impl AskError {
         let field = limit.cost_field().unwrap_or_default().to_owned();
         Self::Cost { ask, limit: limit.name().to_owned(), field }
     }
-}
 
-impl AskError {
     pub(super) fn expression(limit: &Limit, why: &str) -> Self {
         Self::Expression { limit: limit.name().to_owned(), why: why.to_owned() }
     }

@@ -12,7 +12,7 @@ use tollgate_policy::IfStoreFails;
 use super::Engine;
 use super::ask::{Ask, AskError};
 use super::case::Case;
-use super::loaded::{Loaded, Opened, Told};
+use super::loaded::{Loaded, Opened};
 use super::notes::Notes;
 use super::permits::{Held, PermitId};
 use super::ruling::Ruling;
@@ -115,14 +115,27 @@ impl<S: Store> Clerk<S> {
     /// A limit of the caller's own, which no policy has. `family` says who opens such limits: it is their domain, and they are
     /// counted under this name alone, since strangers may choose the other.
     pub fn open(&mut self, family: &'static str, name: &str, kind: Kind, quota: Quota) -> Arc<Opened<S>> {
-        let is_it = |opened: &Arc<Opened<S>>| {
-            let Told { rule, .. } = opened.told();
+        let is_it = |rule: &Rule| {
             rule.quotas() == [quota] && rule.domain() == family && rule.name() == name && rule.kind() == kind
         };
-        if let Some(known) = self.opened.iter().rev().find(|opened| is_it(opened)) {
-            return Arc::clone(known);
-        }
-        let rule = Rule::new(family, name, quota).with_kind(kind);
+        self.known(is_it)
+            .unwrap_or_else(|| self.open_new(family, Rule::new(family, name, quota).with_kind(kind)))
+    }
+
+    /// A limit of the caller's own whose quota may be [another](Rule::floating) for every call. `family` is its name, too.
+    #[inline]
+    pub fn open_floating(&mut self, family: &'static str, quota: Quota) -> Arc<Opened<S>> {
+        self.known(|rule| rule.quotas() == [quota] && rule.is_floating() && rule.domain() == family)
+            .unwrap_or_else(|| self.open_new(family, Rule::floating(family, family, quota)))
+    }
+
+    #[inline]
+    fn known(&self, is_it: impl Fn(&Rule) -> bool) -> Option<Arc<Opened<S>>> {
+        self.opened.iter().rev().find(|opened| is_it(&opened.told().rule)).cloned()
+    }
+
+    #[cold]
+    fn open_new(&mut self, family: &'static str, rule: Rule) -> Arc<Opened<S>> {
         let tally = self.engine.tally(family, "");
         let opened = Opened::new(self.engine.store(), rule, IfStoreFails::default(), tally);
         if self.opened.len() == REMEMBERED {

@@ -72,6 +72,13 @@ fn rule(limit: &Limit, rates: &Rates) -> Rule {
     more.iter().fold(rule, |rule, quota| rule.with_quota(*quota))
 }
 
+impl Told {
+    /// What was counted of it.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+}
+
 impl<S: Store> Opened<S> {
     pub(super) fn new(store: &S, rule: Rule, if_store_fails: IfStoreFails, tally: Arc<Tally>) -> Self {
         let limit = store.open(&rule);

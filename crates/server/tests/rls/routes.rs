@@ -23,10 +23,8 @@ async fn it_is_served_where_it_is_wanted() {
         (HttpApi::new(Metrics::new()).rls(RlsOptions::default()), HttpApi::new(Metrics::new()));
     for status in [200, 429] {
         let answer = post(&with, &mut clerk).await;
-        assert_eq!(
-            (answer.status().as_u16(), &answer.headers()["content-type"]),
-            (status, "application/json")
-        );
+        assert_eq!(answer.status().as_u16(), status);
+        assert_eq!(answer.headers()["content-type"], "application/json");
     }
     assert_eq!(post(&without, &mut clerk).await.status(), 404);
     let health = || Request::get("/healthcheck").body(Bytes::new()).unwrap();

@@ -6,7 +6,7 @@ use crate::free_port;
 /// How many slots a cluster has.
 const SLOTS: usize = 16_384;
 
-/// Some primaries that share the slots between them, in order, each as many as the others.
+/// Some primaries that share the slots between them, in order, each as many as the others. Without one of them the others go on.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<Redis>,
@@ -52,8 +52,13 @@ impl RedisCluster {
 
 fn node() -> Redis {
     let bus = free_port().to_string();
-    let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", &bus];
-    Redis::start_with(&settings)
+    let settings = [
+        ["--cluster-enabled", "yes"],
+        ["--cluster-node-timeout", "1000"],
+        ["--cluster-require-full-coverage", "no"],
+        ["--cluster-port", &bus],
+    ];
+    Redis::start_with(settings.as_flattened())
 }
 
 /// The port of a node's bus, as it was told.

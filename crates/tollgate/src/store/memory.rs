@@ -12,6 +12,7 @@ mod draft;
 mod permit;
 mod saved;
 mod table;
+mod times;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -205,7 +206,7 @@ impl<C: Clock> MemoryStore<C> {
         &self,
         hits: &[Hit<'_, MemoryLimit<C>>],
     ) -> Result<(Answer, Option<MemoryPermit<C>>), StoreError> {
-        let (answer, permit) = match Asked::alone(hits).filter(|asked| asked.cost > 0) {
+        let (answer, permit) = match Asked::alone(hits).filter(Asked::can_be_held) {
             Some(asked) => asked.acquire(),
             None => Draft::of(hits, true)?.acquire(), // where what cost nothing can be settled, too
         };
@@ -242,6 +243,7 @@ impl<C: Clock> Store for MemoryStore<C> {
             patience: rule.patience(*quota),
         };
         let tiers = quotas.iter().enumerate().map(tier).collect();
+        let table = table.with_quota(rule.quotas()[0]);
         MemoryLimit { opened: Arc::new(Opened { rule: rule.clone(), table, tiers }) }
     }
 
