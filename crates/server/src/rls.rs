@@ -28,11 +28,14 @@ mod reply;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use tollgate::store::Store;
 
+pub(crate) use json::answer_json;
 pub use json::{healthcheck, should_rate_limit_json};
 
+use crate::metrics::{Meter, Metrics};
 use crate::server::{Connection, Protocol};
 use reflection::Reflection;
 
@@ -40,10 +43,10 @@ use reflection::Reflection;
 ///
 /// # Examples
 /// ```
-/// use tollgate_server::{RlsOptions, RlsProtocol};
+/// use tollgate_server::{Metrics, RlsOptions, RlsProtocol};
 ///
 /// let options = RlsOptions { headers: true, ..RlsOptions::default() };
-/// let protocol = RlsProtocol::new(options);
+/// let protocol = RlsProtocol::new(&Metrics::new()).options(options);
 /// assert!(format!("{protocol:?}").contains("headers: true"));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,16 +60,23 @@ pub struct RlsOptions {
 /// `envoy.service.ratelimit.v3.RateLimitService` over gRPC, with health checks and reflection.
 ///
 /// It is spoken in HTTP/2 from the first byte, as gRPC does.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RlsProtocol {
     options: RlsOptions,
+    meter: Arc<Meter>,
     reflection: Reflection,
 }
 
 impl RlsProtocol {
-    /// A service that answers so.
-    pub fn new(options: RlsOptions) -> Self {
-        Self { options, reflection: Reflection::new() }
+    /// A service that says no more than it must, measured by these.
+    pub fn new(metrics: &Metrics) -> Self {
+        Self { options: RlsOptions::default(), meter: metrics.meter("rls"), reflection: Reflection::new() }
+    }
+
+    /// The same, saying more.
+    #[must_use]
+    pub fn options(self, options: RlsOptions) -> Self {
+        Self { options, ..self }
     }
 }
 
@@ -76,7 +86,7 @@ impl<S: Store> Protocol<S> for RlsProtocol {
     }
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(connection::serve(connection, self.options, self.reflection.clone()))
+        Box::pin(connection::serve(connection, self.clone()))
     }
 
     /// Nothing: a connection that is closed before it has begun is one that HTTP/2 tries again.

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
@@ -16,19 +17,20 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tollgate::store::Store;
 use tollgate_flow::Time;
+use tonic::Status;
 use tonic::body::Body;
 use tonic::server::{Grpc, UnaryService};
-use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 
-use super::RlsOptions;
 use super::call::LARGEST_MESSAGE;
-use super::decide::decide;
+use super::decide::{decide, lacking, may_ask};
 use super::health::Health;
 use super::messages::{RateLimitRequest, RateLimitResponse};
 use super::reflection::Reflection;
+use super::{RlsOptions, RlsProtocol};
 use crate::access::{Access, Scope, Scopes};
 use crate::engine::{Clerk, Engine};
+use crate::metrics::Meter;
 use crate::server::{Connection, Stop};
 
 /// The one method.
@@ -45,9 +47,10 @@ const SILENCE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Serves a connection to its end.
-pub(super) async fn serve<S: Store>(connection: Connection<S>, options: RlsOptions, reflection: Reflection) {
+pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProtocol) {
     let Connection { stream, clerk, access, stop, .. } = connection;
-    let desk = Rc::new(Desk::new(clerk, access, stop.clone(), options, reflection));
+    let _connected = protocol.meter.connected();
+    let desk = Rc::new(Desk::new(clerk, access, stop.clone(), protocol));
     let service = service_fn(move |request| {
         let desk = Rc::clone(&desk);
         async move { Ok::<_, Infallible>(desk.answer(request).await) }
@@ -93,20 +96,22 @@ struct Desk<S: Store> {
     access: Access,
     stop: Stop,
     options: RlsOptions,
+    meter: Arc<Meter>,
     reflection: Reflection,
 }
 
 impl<S: Store> Desk<S> {
-    fn new(clerk: Clerk<S>, access: Access, stop: Stop, options: RlsOptions, reflection: Reflection) -> Self {
+    fn new(clerk: Clerk<S>, access: Access, stop: Stop, protocol: RlsProtocol) -> Self {
+        let RlsProtocol { options, meter, reflection } = protocol;
         let (engine, time) = (clerk.engine().clone(), clerk.engine().time().clone());
-        Self { engine, clerks: RefCell::new(vec![clerk]), time, access, stop, options, reflection }
+        Self { engine, clerks: RefCell::new(vec![clerk]), time, access, stop, options, meter, reflection }
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         match request.uri().path() {
             SHOULD_RATE_LIMIT => self.should_rate_limit(request).await,
             path if path.starts_with(Health::PATH) => Health::new(self.stop.clone()).answer(request).await,
-            path if self.reflection.serves(path) => self.reflection.answer(request).await,
+            path if Reflection::serves(path) => self.reflection.answer(request).await,
             path => Status::unimplemented(format!("there is no {path:?} here")).into_http(),
         }
     }
@@ -140,20 +145,15 @@ impl<S: Store> Desk<S> {
 
     async fn decide(&self, scopes: Scopes, request: tonic::Request<RateLimitRequest>) -> Answer {
         let request = request.into_inner();
-        let gives_back = request.descriptors.iter().any(|descriptor| descriptor.is_negative_hits);
-        if gives_back && !scopes.has(Scope::Settle) {
-            return Err(lacking(Scope::Settle));
-        }
+        may_ask(&request, scopes)?;
+        let started = self.meter.now();
         let idle = self.clerks.borrow_mut().pop();
         let mut clerk = idle.unwrap_or_else(|| self.engine.clerk());
         let decided = decide(&mut clerk, &self.time, self.options, &request).await;
         self.clerks.borrow_mut().push(clerk);
+        self.meter.observe(1, self.meter.now().since(started));
         decided.map(tonic::Response::new)
     }
-}
-
-fn lacking(scope: Scope) -> Status {
-    Status::new(Code::PermissionDenied, format!("this takes the scope {scope}"))
 }
 
 /// The token in the value of `authorization`.

@@ -12,6 +12,7 @@ use super::RlsOptions;
 use super::call::{self, Wish};
 use super::messages::{RateLimitRequest, RateLimitResponse};
 use super::reply::Reply;
+use crate::access::{Scope, Scopes};
 use crate::engine::{Ask, AskError, Basis, Clerk, Finding, Opened, Ruling, Subject};
 
 /// The domain of limits that callers bring along.
@@ -41,6 +42,19 @@ pub(super) async fn decide<S: Store>(
         return Err(Status::unavailable("the store cannot tell, and a limit says to refuse then"));
     }
     Ok(Reply { request, wishes: &wishes, ruling: &ruling, time, options }.response())
+}
+
+/// Whether somebody may ask this: to give back takes more than to ask.
+///
+/// # Errors
+/// What it would take.
+pub(super) fn may_ask(request: &RateLimitRequest, scopes: Scopes) -> Result<(), Status> {
+    let gives_back = request.descriptors.iter().any(|descriptor| descriptor.is_negative_hits);
+    if gives_back && !scopes.has(Scope::Settle) { Err(lacking(Scope::Settle)) } else { Ok(()) }
+}
+
+pub(super) fn lacking(scope: Scope) -> Status {
+    Status::permission_denied(format!("this needs the scope {scope}, which you do not have"))
 }
 
 /// A limit that a descriptor brings along, and whose state of it is meant.

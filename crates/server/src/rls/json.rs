@@ -11,13 +11,13 @@ use tollgate::store::Store;
 use tonic::Status;
 
 use super::RlsOptions;
-use super::decide::decide;
+use super::decide::{decide, may_ask};
 use super::messages::{
     Code, DescriptorStatus, Entry, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
     RateLimitResponse, Unit,
 };
+use crate::access::Scopes;
 use crate::engine::Clerk;
-use crate::server::Stop;
 
 /// Answers a `RateLimitRequest` in JSON: `200` if it may go ahead, `429` if not; `400` if it makes no sense, `503` if nobody can
 /// tell. The body is a `RateLimitResponse`, or `{"error": "…"}`.
@@ -51,10 +51,23 @@ pub async fn should_rate_limit_json<S: Store>(
     options: RlsOptions,
     body: &[u8],
 ) -> (StatusCode, Vec<u8>) {
+    answer_json(clerk, options, Scopes::ALL, body).await
+}
+
+/// The same for somebody who may do only that.
+pub(crate) async fn answer_json<S: Store>(
+    clerk: &mut Clerk<S>,
+    options: RlsOptions,
+    scopes: Scopes,
+    body: &[u8],
+) -> (StatusCode, Vec<u8>) {
     let request = match read(body) {
         Ok(request) => request,
         Err(problem) => return failed(StatusCode::BAD_REQUEST, &problem),
     };
+    if let Err(problem) = may_ask(&request, scopes) {
+        return failed(StatusCode::FORBIDDEN, problem.message());
+    }
     let time = clerk.engine().time().clone();
     match decide(clerk, &time, options, &request).await {
         Ok(response) => (status(&response), write(&response).to_string().into_bytes()),
@@ -63,8 +76,8 @@ pub async fn should_rate_limit_json<S: Store>(
 }
 
 /// Answers `GET /healthcheck`: whether calls are served.
-pub fn healthcheck(stop: &Stop) -> (StatusCode, &'static str) {
-    if stop.is_due() { (StatusCode::INTERNAL_SERVER_ERROR, "stopping") } else { (StatusCode::OK, "OK") }
+pub fn healthcheck(is_draining: bool) -> (StatusCode, &'static str) {
+    if is_draining { (StatusCode::INTERNAL_SERVER_ERROR, "stopping") } else { (StatusCode::OK, "OK") }
 }
 
 fn status(response: &RateLimitResponse) -> StatusCode {

@@ -62,7 +62,8 @@ fn descriptor(asked: &RateLimitDescriptor, wish: &Wish<'_>) -> Value {
         fields.insert("limit".to_owned(), object(limit));
     }
     if let Some(hits) = asked.hits_addend {
-        fields.insert("hitsAddend".to_owned(), number(hits as f64)); // as all numbers are there
+        #[allow(clippy::cast_precision_loss, reason = "there are no other numbers there")]
+        fields.insert("hitsAddend".to_owned(), number(hits as f64));
     }
     object(fields)
 }

@@ -41,7 +41,7 @@ impl Reflection {
     }
 
     /// Whether a path is one of its methods.
-    pub(super) fn serves(&self, path: &str) -> bool {
+    pub(super) fn serves(path: &str) -> bool {
         path.starts_with(CURRENT) || path.starts_with(ALPHA)
     }
 

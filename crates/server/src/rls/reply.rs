@@ -105,7 +105,7 @@ fn until_end(period: Duration, utc: SystemTime) -> Duration {
 
 fn span(span: Duration) -> prost_types::Duration {
     let seconds = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
-    prost_types::Duration { seconds, nanos: span.subsec_nanos() as i32 } // below a billion
+    prost_types::Duration { seconds, nanos: span.subsec_nanos().cast_signed() }
 }
 
 /// `RateLimit-Limit`, `-Remaining` and `-Reset` of the limit with the least left.

@@ -10,7 +10,7 @@ use tollgate::ManualClock;
 use tollgate::store::MemoryStore;
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
-use tollgate_server::{Engine, Origin, RlsOptions, RlsProtocol, Running, Server};
+use tollgate_server::{Engine, Metrics, Origin, RlsOptions, RlsProtocol, Running, Server};
 use tollgate_testkit::{Envoy, free_port};
 
 /// 2026-11-15 18:39:20 UTC, for ever: no window ends while a test runs.
@@ -100,7 +100,7 @@ impl Drop for World {
 fn serve(engine: &Engine<MemoryStore<ManualClock>>, port: u16, options: RlsOptions) -> (SocketAddr, Running) {
     let mut server = Server::new(engine.clone()).workers(1);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let address = server.listen(address, RlsProtocol::new(options), None).unwrap();
+    let address = server.listen(address, RlsProtocol::new(&Metrics::new()).options(options), None).unwrap();
     (address, server.start().unwrap())
 }
 

@@ -6,5 +6,6 @@ mod bad;
 mod histories;
 mod json;
 mod rig;
+mod routes;
 mod services;
 mod store_down;

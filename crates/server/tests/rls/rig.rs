@@ -10,7 +10,7 @@ use tollgate_policy::Policy;
 use tollgate_server::rls::messages::{
     Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse, Unit,
 };
-use tollgate_server::{Engine, Keyring, Keys, Origin, RlsOptions, RlsProtocol, Running, Server};
+use tollgate_server::{Engine, Keyring, Keys, Metrics, Origin, RlsOptions, RlsProtocol, Running, Server};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
@@ -52,7 +52,8 @@ impl<S: Store> Rig<S> {
         let engine = Engine::in_time(store, policy(text), Origin::default(), Time::of(clock.clone()));
         let mut server = Server::new(engine.clone()).workers(2).keys(Keys::new(keyring));
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let address = server.listen(nowhere, RlsProtocol::new(options), None).unwrap();
+        let address =
+            server.listen(nowhere, RlsProtocol::new(&Metrics::new()).options(options), None).unwrap();
         let running = Some(server.start().unwrap());
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
         Self { clock, engine, channel, running }
