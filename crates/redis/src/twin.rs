@@ -5,8 +5,8 @@
 //! double is exact. So script and [core](tollgate::Algorithm) give the same answers, with times rounded up to the tick.
 //!
 //! Where that is not possible, because a bucket of a long period holds too many units, time comes in steps of more than a
-//! microsecond and the rate is rounded down, by less than one part in a million (mostly in a billion). What is admitted is never
-//! more than the limit admits.
+//! microsecond, the rate is rounded down by less than one part in a million, and the burst by one in a billion, but at least one. What
+//! is admitted is never more than the limit admits. (A leaky bucket stays exact, and holds less.)
 
 mod level;
 mod log;

@@ -9,6 +9,7 @@
 //! | `THROTTLE key max_burst count period [quantity]` | as throttlecrab answers: `[allowed, limit, remaining, reset_after, retry_after]` |
 //! | `TG.CHECK [DOMAIN d] [COST n] [PEEK \| COUNT \| CHARGE \| REFUND \| HOLD seconds] [FIELDS] field value …` | decides by policy |
 //! | `TG.SETTLE permit actual` | says what something held really cost: 1, or 0 if it was not held any more |
+//! | `TG.RESET [DOMAIN d] [FIELDS] field value …` | forgets what was used: how many limits had something to forget |
 //! | `TG.LIMITS [offset [count]]` | the limits of the policy, and what was decided |
 //!
 //! `TG.CHECK` answers with a map (in the second version, names and values by turns): `allowed`; `limit` and `rate`, which
@@ -17,8 +18,8 @@
 //! the name of an option. Where no limit applies, `limit`, `rate` and `remaining` are null.
 //!
 //! Where callers must [prove](crate::Keys) who they are, a token is the password of `AUTH` and `HELLO … AUTH`, under any name of a
-//! user. `CL.THROTTLE`, `THROTTLE` and `TG.CHECK` need the scope `check`, `TG.SETTLE` needs `settle`, `TG.LIMITS` and `INFO` need
-//! `admin`; whoever has none at all hears `NOAUTH`.
+//! user. `CL.THROTTLE`, `THROTTLE` and `TG.CHECK` need the scope `check`, `TG.SETTLE`, and whatever gives
+//! back or charges, needs `settle`, `TG.RESET`, `TG.LIMITS` and `INFO` need `admin`; whoever has none at all hears `NOAUTH`.
 //!
 //! `HELLO`, `AUTH`, `CLIENT`, `INFO`, `COMMAND`, `CONFIG GET`, `PING`, `ECHO`, `SELECT 0`, `TIME`, `RESET` and `QUIT` answer as
 //! clients expect when they connect.
@@ -45,6 +46,7 @@ mod session;
 mod throttle;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -56,6 +58,7 @@ pub use request::{
 };
 pub use session::MAX_KEY_BYTES;
 
+use crate::metrics::{Meter, Metrics};
 use crate::server::{Connection, Protocol};
 use connection::Talk;
 use patience::Patience;
@@ -88,10 +91,13 @@ use session::Session;
 /// ```
 #[derive(Debug)]
 pub struct Resp {
+    meter: Arc<Meter>,
     patience: Patience,
     connections: AtomicU64,
 }
 
+/// As logs and metrics call it.
+const NAME: &str = "resp";
 /// How long a connection may be silent.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 /// How long a command may take to come, and answers to be taken.
@@ -100,8 +106,14 @@ const SLOW: Duration = Duration::from_secs(10);
 impl Resp {
     /// With the usual time-outs.
     pub fn new() -> Self {
-        let patience = Patience { idle: IDLE, slow: SLOW };
-        Self { patience, connections: AtomicU64::new(0) }
+        let (meter, patience) = (Metrics::new().meter(NAME), Patience { idle: IDLE, slow: SLOW });
+        Self { meter, patience, connections: AtomicU64::new(0) }
+    }
+
+    /// Measures there.
+    #[must_use]
+    pub fn metrics(self, metrics: &Metrics) -> Self {
+        Self { meter: metrics.meter(NAME), ..self }
     }
 
     /// Closes connections that say nothing for `span`, or up to twice that. The default is 15 minutes.
@@ -128,13 +140,14 @@ impl Default for Resp {
 
 impl<S: Store> Protocol<S> for Resp {
     fn name(&self) -> &'static str {
-        "resp"
+        NAME
     }
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {
         let Connection { stream, access, clerk, stop, .. } = connection;
         let session = Session::new(self.connections.fetch_add(1, Ordering::Relaxed) + 1, access);
-        Box::pin(Talk::new(stream, clerk, session, self.patience).serve(stop))
+        let meter = Arc::clone(&self.meter);
+        Box::pin(Talk::new(stream, clerk, session, meter, self.patience).serve(stop))
     }
 
     fn full(&self) -> &'static [u8] {

@@ -20,13 +20,14 @@ pub(super) struct Door {
 /// Listens wherever the settings say.
 pub(super) fn open<S: Store>(server: &mut Server<S>, settings: &Settings) -> Result<Vec<Door>, Failure> {
     let Settings { http, resp, .. } = settings;
-    let mut doors = Vec::new();
+    let (mut doors, metrics) = (Vec::new(), metrics(settings));
     if let Some(address) = http.address {
-        let api = HttpApi::new(metrics(settings)).limits(limits(http));
+        let api = HttpApi::new(metrics.clone()).limits(limits(http));
         doors.push(listen(server, "http", address, HttpProtocol::new(api))?);
     }
     if let Some(address) = resp.address {
-        let protocol = Resp::new().idle_timeout(resp.idle_timeout).slow_timeout(resp.slow_timeout);
+        let protocol =
+            Resp::new().metrics(&metrics).idle_timeout(resp.idle_timeout).slow_timeout(resp.slow_timeout);
         doors.push(listen(server, "resp", address, protocol)?);
     }
     if doors.is_empty() {

@@ -4,19 +4,14 @@ use tollgate::{Kind, Quota};
 
 use super::{MOST, NEVER, Standing, Twin, View, clipped, common_divisor, until, whole};
 
-/// What a rounded rate should be at least, so that what is cut off does not show.
-const FINE_RATE: u128 = 1 << 30;
-/// What it must be at least.
-const COARSE_RATE: u128 = 1 << 20;
-/// The longest step of time that is taken for the sake of [`FINE_RATE`], in microseconds.
-const LONGEST_STEP: u128 = 1_000;
+/// What a rounded rate is at least, so that less than a millionth is cut off.
+const LEAST_RATE: u128 = 1 << 20;
 
 impl Twin {
     /// A token is worth as many units as it takes for a microsecond to give a whole number of them.
     pub(super) fn bucket(self, quota: Quota) -> Self {
-        let limit = quota.burst_size();
         let queue = |twin: Self| Self { extra: if twin.rate == 0 { 0 } else { twin.depth }, ..twin };
-        let twin = Self { limit, ..self.line(quota) };
+        let twin = Self { limit: quota.burst_size(), ..self }.line(quota);
         if twin.kind == Kind::LeakyQueue { queue(twin) } else { twin }
     }
 
@@ -36,22 +31,32 @@ impl Twin {
                 let (unit, depth) = (unit as u64, if burst == 0 { 0 } else { depth as u64 });
                 Self { rate, depth, unit, ..self }
             }
-            _ => self.rounded(rate, unit, burst.min(MOST)),
+            _ if self.kind == Kind::TokenBucket => self.rounded(rate, unit, burst.min(MOST)),
+            _ => self.shallow(rate, unit, burst),
         }
     }
 
-    /// A token of 2^f units, f as large as the depth allows, and steps of time in which a whole number of units is given.
+    /// A leaky bucket keeps its spacing to the tick, and rather holds less.
+    fn shallow(self, rate: u128, unit: u128, burst: u64) -> Self {
+        let most = u128::from(MOST);
+        if unit > most {
+            return Self { rate: 0, unit: 1, depth: burst.min(MOST), ..self }; // once in 142 years is never
+        }
+        // Above 2^52 a microsecond nobody notices, and all others fit.
+        let (rate, unit) = (rate.min(most) as u64, unit as u64);
+        let limit = burst.min(MOST / unit);
+        Self { limit, rate, depth: limit * unit, unit, ..self }
+    }
+
+    /// A token of 2^f units, f as large as the depth allows, and steps of time in which a whole number of units is given. A clock
+    /// that goes in steps may see one more pass than there was time for, so what that gives is taken off the depth.
     fn rounded(self, rate: u128, unit: u128, burst: u64) -> Self {
         let shift = (MOST / burst.max(1)).ilog2();
-        // How many microseconds give `units`, rounded up; a rate is no more than a million per microsecond times 2^64.
-        let step = |units: u128| (units.saturating_mul(unit) >> shift).div_ceil(rate).max(1);
-        let period = match step(FINE_RATE) {
-            short if short <= LONGEST_STEP => short,
-            _ => step(COARSE_RATE).max(LONGEST_STEP),
-        };
-        let period = period.min(MOST.into());
-        let given = scaled(rate * period, shift, unit).min(MOST.into());
-        Self { rate: given as u64, unit: 1 << shift, depth: burst << shift, period: period as u64, ..self }
+        let step = ((LEAST_RATE * unit) >> shift).div_ceil(rate).clamp(1, MOST.into());
+        // Both are at most 2^52.
+        let (period, rate) = (step as u64, scaled(rate * step, shift, unit).min(MOST.into()) as u64);
+        let depth = (burst << shift).saturating_sub(if period > 1 { rate } else { 0 });
+        Self { limit: depth >> shift, rate, depth, unit: 1 << shift, period, ..self }
     }
 
     pub(super) fn level_standing(&self, view: &View, cost: u64) -> Standing {
@@ -196,10 +201,24 @@ mod tests {
             let given = twin.rate as f64 / twin.unit as f64 / twin.period as f64 / 1e3;
             assert!(given <= exact * (1.0 + 1e-12), "{quota}: {given} of {exact}");
         }
-        let fine = twin(Quota::per_day(999_999_999));
+        let day = twin(Quota::per_day(999_999_999));
         let exact = 999_999_999_f64 / 86_400e6;
-        let given = fine.rate as f64 / fine.unit as f64 / fine.period as f64;
-        assert!(given > exact * (1.0 - 1e-7), "{given} of {exact}, in steps of {} us", fine.period);
+        let given = day.rate as f64 / day.unit as f64 / day.period as f64;
+        assert!(given > exact * (1.0 - 1e-6), "{given} of {exact}");
+        // 2^22 units are a token, so a microsecond gives 48 545.18: 22 of them give 2^20 and more.
+        assert_eq!((day.unit, day.period, day.rate, day.limit), (1 << 22, 22, 1_067_994, 999_999_998));
+    }
+
+    #[test]
+    fn a_leaky_bucket_holds_less_rather_than_leaking_unevenly() {
+        let rule = Rule::new("d", "n", Quota::per_day(999_999_999)).with_kind(Kind::LeakyQueue);
+        let leaky = Twin::of(&rule, rule.quotas()[0]).unwrap();
+        // 999 999 999 and a day of 86 400 000 000 microseconds have the divisor 27.
+        assert_eq!((leaky.rate, leaky.unit, leaky.period), (37_037_037, 3_200_000_000, 1));
+        assert_eq!((leaky.limit, leaky.depth), (1_407_374, 1_407_374 * 3_200_000_000));
+        let slow =
+            Rule::new("d", "n", Quota::per(1, Duration::from_nanos(u64::MAX))).with_kind(Kind::LeakyBucket);
+        assert_eq!(Twin::of(&slow, slow.quotas()[0]).unwrap().rate, 0);
     }
 
     #[test]

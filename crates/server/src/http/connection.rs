@@ -178,12 +178,10 @@ impl<S: Store> Desk<S> {
             Err(fault) => Err(Refusal::fault(&fault.with("path", head.uri.path()))),
         };
         let mut answer = answer.unwrap_or_else(Refusal::answer);
-        if head.version != Version::HTTP_2 {
-            if self.stop.is_due() {
-                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-        } else {
+        if head.version == Version::HTTP_2 {
             answer.headers_mut().remove(CONNECTION);
+        } else if self.stop.is_due() {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(answer.map(Full::new))
     }

@@ -43,15 +43,11 @@ impl Route {
         let found =
             Self::ALL.iter().find(|(known, _)| *known == path).map(|(_, route)| *route).filter(served);
         let Some(route) = found else { return Err(not_found(path, served)) };
-        let fits = match route.is_post() {
-            true => head.method == Method::POST,
-            false => head.method == Method::GET || head.method == Method::HEAD,
-        };
-        if fits {
-            Ok(route)
-        } else {
-            Err(Refusal::method(if route.is_post() { "POST" } else { "GET, HEAD" }))
+        let allowed: &[Method] = if route.is_post() { &[Method::POST] } else { &[Method::GET, Method::HEAD] };
+        if allowed.contains(&head.method) {
+            return Ok(route);
         }
+        Err(Refusal::method(if route.is_post() { "POST" } else { "GET, HEAD" }))
     }
 
     /// What a caller must be allowed; none if it is open to all.

@@ -48,9 +48,12 @@ impl Cell {
         if count <= 0 || period_seconds <= 0 {
             return None;
         }
-        let period = u128::from(period_seconds.unsigned_abs()) * 1_000_000_000;
-        let interval = period / u128::from(count.unsigned_abs());
-        let interval = u64::try_from(interval).unwrap_or(u64::MAX).min(LONGEST);
+        let (period, count) = (period_seconds.unsigned_abs(), count.unsigned_abs());
+        let interval = match period.checked_mul(1_000_000_000) {
+            Some(period) => period / count,
+            None => u64::try_from(u128::from(period) * 1_000_000_000 / u128::from(count)).unwrap_or(u64::MAX),
+        };
+        let interval = interval.min(LONGEST);
         (interval > 0).then_some(Self { interval, limit, quantity })
     }
 
@@ -90,7 +93,7 @@ impl Cell {
         Outcome {
             is_limited,
             limit: self.limit,
-            remaining: if left <= 0 { 0 } else { saturate(left / i128::from(self.interval)) },
+            remaining: if left <= 0 { 0 } else { divided(left, self.interval) },
             retry_after: (is_limited && is_ever).then_some(wait.max(0)),
             reset_after: ttl,
         }
@@ -118,19 +121,29 @@ fn nanos(span: Duration) -> i128 {
     i128::try_from(span.as_nanos()).unwrap_or(i128::MAX)
 }
 
-fn saturate(number: i128) -> i64 {
-    i64::try_from(number).unwrap_or(if number < 0 { i64::MIN } else { i64::MAX })
+/// Rounded towards zero, and within what 64 bits hold. Most numbers fit those, where a division takes a fraction of the time.
+#[inline]
+fn divided(number: i128, by: u64) -> i64 {
+    let quotient = match u64::try_from(number) {
+        Ok(number) => i128::from(number / by),
+        Err(_) => number / i128::from(by),
+    };
+    i64::try_from(quotient).unwrap_or(if number < 0 { i64::MIN } else { i64::MAX })
 }
 
+const SECOND: u64 = 1_000_000_000;
+const MILLISECOND: i128 = 1_000_000;
+
 /// In whole seconds as redis-cell has them: one more if there are milliseconds left, and what is less than that is dropped.
+#[inline]
 pub(super) fn seconds_of_cell(nanos: i128) -> i64 {
-    let has_millis = nanos % 1_000_000_000 >= 1_000_000;
-    saturate(nanos / 1_000_000_000 + i128::from(has_millis))
+    // Rounding up what is left after the part of a millisecond comes to the same.
+    divided(nanos.saturating_add(i128::from(SECOND) - MILLISECOND), SECOND)
 }
 
 /// In whole seconds as throttlecrab has them: rounded down.
 pub(super) fn seconds_down(nanos: i128) -> i64 {
-    saturate(nanos / 1_000_000_000)
+    divided(nanos, SECOND)
 }
 
 #[cfg(test)]
@@ -138,8 +151,6 @@ mod tests {
     use tollgate::Verdict;
 
     use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
 
     #[test]
     fn the_example_of_redis_cell() {

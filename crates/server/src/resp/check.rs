@@ -1,4 +1,4 @@
-//! Asking by policy: `TG.CHECK`, `TG.SETTLE` and `TG.LIMITS`.
+//! Asking by policy: `TG.CHECK`, `TG.SETTLE`, `TG.RESET` and `TG.LIMITS`.
 
 mod limits;
 mod question;
@@ -6,22 +6,32 @@ mod question;
 use std::str::FromStr;
 use std::time::Duration;
 
-use tollgate::store::Store;
+use tollgate::store::{Mode, Store};
 
 use super::reply::{Quoted, Replies};
 use super::request::Arguments;
-use super::session::wrong_count;
+use super::session::{NEEDS_SETTLE, wrong_count};
+use crate::access::{Scope, Scopes};
 use crate::engine::{Ask, Clerk, PermitId, Ruling, Subject};
 pub(super) use limits::limits;
 pub use question::MAX_FIELDS;
 use question::{Act, Question};
 
 /// `TG.CHECK [DOMAIN domain] [COST cost] [PEEK | COUNT | CHARGE | REFUND | HOLD seconds] [FIELDS] field value …`.
-pub(super) async fn check<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<'_>, replies: &mut Replies) {
+/// Giving back and charging take the scope `settle`.
+pub(super) async fn check<S: Store>(
+    clerk: &mut Clerk<S>,
+    scopes: Scopes,
+    arguments: Arguments<'_>,
+    replies: &mut Replies,
+) {
     let question = match Question::read("tg.check", arguments) {
         Ok(question) => question,
         Err(mistake) => return replies.error(mistake),
     };
+    if matches!(question.act, Act::Decide(Mode::Charge | Mode::Refund)) && !scopes.has(Scope::Settle) {
+        return replies.error(NEEDS_SETTLE);
+    }
     let subject = Subject::Policy(question.domain, &question.fields);
     let asks = [Ask { subject, cost: question.cost }];
     match question.act {
@@ -93,6 +103,24 @@ pub(super) async fn settle<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<
     };
     match clerk.engine().settle(id, &[actual]).await {
         Ok(was_held) => replies.integer(i64::from(was_held)),
+        Err(error) => replies.error(format_args!("ERR {error}")),
+    }
+}
+
+/// `TG.RESET [DOMAIN domain] [FIELDS] field value …`: how many limits had something to forget.
+pub(super) async fn reset<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<'_>, replies: &mut Replies) {
+    let question = match Question::read("tg.reset", arguments) {
+        Ok(question) => question,
+        Err(mistake) => return replies.error(mistake),
+    };
+    if question.act != Act::Decide(Mode::Take) || question.cost != 1 {
+        return replies.error("ERR tg.reset has no options but DOMAIN and FIELDS");
+    }
+    match clerk.engine().reset(&Subject::Policy(question.domain, &question.fields)).await {
+        Ok(resets) => {
+            let known = resets.iter().filter(|reset| reset.was_known).count();
+            replies.integer((known as u64).cast_signed());
+        }
         Err(error) => replies.error(format_args!("ERR {error}")),
     }
 }

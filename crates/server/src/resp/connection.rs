@@ -6,6 +6,7 @@
 use std::future::{poll_fn, ready};
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::reply::Replies;
 use super::request::{Parsed, Parser};
 use super::session::{Next, Session};
 use crate::engine::Clerk;
+use crate::metrics::Meter;
 use crate::server::Stop;
 
 /// How much is read at once.
@@ -36,6 +38,7 @@ pub(super) struct Talk<T, S: Store> {
     stream: T,
     clerk: Clerk<S>,
     session: Session,
+    meter: Arc<Meter>,
     patience: Patience,
     parser: Parser,
     received: Vec<u8>,
@@ -54,9 +57,15 @@ enum Event {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
-    pub(super) fn new(stream: T, clerk: Clerk<S>, session: Session, patience: Patience) -> Self {
+    pub(super) fn new(
+        stream: T,
+        clerk: Clerk<S>,
+        session: Session,
+        meter: Arc<Meter>,
+        patience: Patience,
+    ) -> Self {
         let (parser, received, replies) = (Parser::default(), Vec::new(), Replies::default());
-        Self { stream, clerk, session, patience, parser, received, replies, answered: 0 }
+        Self { stream, clerk, session, meter, patience, parser, received, replies, answered: 0 }
     }
 
     /// Answers until the other end is gone, is too slow or says nothing for too long, or `stop` is due. What had come by then is
@@ -65,6 +74,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
     /// # Cancel safety
     /// What was taken stays taken; answers that were not sent are lost.
     pub(super) async fn serve(mut self, stop: Stop) {
+        let _connected = self.meter.connected();
         let mut waiting = pin!(stop.wait());
         let mut watch = Watch::new(self.patience.idle);
         loop {
@@ -74,6 +84,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
             } else {
                 self.receive(waiting.as_mut(), &mut watch).await
             };
+            let began = self.meter.now();
             match event {
                 Event::Received => {}
                 Event::Stop => break,
@@ -83,6 +94,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
             if next == Next::Drop || !self.flush().await {
                 return;
             }
+            self.meter.observe(self.session.take_decided(), self.meter.now().since(began));
             match next {
                 Next::Close => break,
                 Next::Hang => return self.hang_up().await,

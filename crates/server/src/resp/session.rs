@@ -14,8 +14,8 @@ use super::{check, throttle};
 use crate::access::{Access, Scope, Scopes};
 use crate::engine::Clerk;
 
-/// The longest key, in bytes.
-pub const MAX_KEY_BYTES: usize = 4_096;
+/// The longest key, and the longest name or value of a field, in bytes.
+pub const MAX_KEY_BYTES: usize = 1_024;
 
 /// What is remembered of a caller.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(super) struct Session {
     /// What was said to prove more than the connection itself does.
     token: Option<Box<[u8]>>,
     scopes: Scopes,
+    /// How many decisions were asked for.
+    decided: u64,
 }
 
 /// What happens after a command.
@@ -41,12 +43,16 @@ pub(super) enum Next {
     Drop,
 }
 
+/// What is told whoever gives back or charges and may not.
+pub(super) const NEEDS_SETTLE: &str =
+    "NOPERM to give back or to charge needs the scope settle, which this caller has not";
+
 /// The longest name of a command.
 const LONGEST_NAME: usize = 16;
 
 impl Session {
     pub(super) fn new(id: u64, access: Access) -> Self {
-        Self { id, name: Vec::new(), scopes: access.scopes(), access, token: None }
+        Self { id, name: Vec::new(), scopes: access.scopes(), access, token: None, decided: 0 }
     }
 
     /// Looks again what the caller may do: the keys may have changed.
@@ -54,6 +60,11 @@ impl Session {
     pub(super) fn refresh(&mut self) {
         let by_token = self.token.as_ref().and_then(|token| self.access.with_token(token));
         self.scopes = by_token.unwrap_or_else(|| self.access.scopes());
+    }
+
+    /// How many decisions were asked for since this was last called.
+    pub(super) fn take_decided(&mut self) -> u64 {
+        std::mem::take(&mut self.decided)
     }
 
     /// Answers one command.
@@ -77,11 +88,13 @@ impl Session {
             replies.error(refusal);
             return Next::Command;
         }
+        self.decided += u64::from(matches!(upper, b"CL.THROTTLE" | b"THROTTLE" | b"TG.CHECK"));
         match upper {
-            b"CL.THROTTLE" => throttle::cl_throttle(clerk, arguments, replies).await,
+            b"CL.THROTTLE" => throttle::cl_throttle(clerk, self.scopes, arguments, replies).await,
             b"THROTTLE" => throttle::throttle(clerk, arguments, replies).await,
-            b"TG.CHECK" => check::check(clerk, arguments, replies).await,
+            b"TG.CHECK" => check::check(clerk, self.scopes, arguments, replies).await,
             b"TG.SETTLE" => check::settle(clerk, arguments, replies).await,
+            b"TG.RESET" => check::reset(clerk, arguments, replies).await,
             b"TG.LIMITS" => check::limits(clerk, arguments, replies),
             b"INFO" => server::info(clerk, replies).await,
             _ => return self.answer_about_connection(clerk, upper, arguments, replies),
@@ -100,7 +113,7 @@ impl Session {
             _ if self.scopes == Scopes::NONE => return Some("NOAUTH Authentication required.".to_owned()),
             b"CL.THROTTLE" | b"THROTTLE" | b"TG.CHECK" => Scope::Check,
             b"TG.SETTLE" => Scope::Settle,
-            b"TG.LIMITS" | b"INFO" => Scope::Admin,
+            b"TG.LIMITS" | b"TG.RESET" | b"INFO" => Scope::Admin,
             _ => return None,
         };
         let name = String::from_utf8_lossy(upper).to_lowercase();

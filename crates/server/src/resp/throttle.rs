@@ -6,7 +6,8 @@ use tollgate::store::{Mode, Store};
 use super::cell::{Cell, Outcome, seconds_down, seconds_of_cell};
 use super::reply::{Quoted, Replies};
 use super::request::Arguments;
-use super::session::check_key;
+use super::session::{NEEDS_SETTLE, check_key};
+use crate::access::{Scope, Scopes};
 use crate::engine::{Ask, Clerk};
 
 /// Whose limits they are, and under which names they are counted. The two commands mean different things by a burst, so a key of
@@ -17,10 +18,11 @@ const THROTTLE: &str = "throttle";
 const USAGE: &str =
     "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]";
 
-/// `CL.THROTTLE key max_burst count period [quantity]`.
+/// `CL.THROTTLE key max_burst count period [quantity]`. Giving back takes the scope `settle`.
 #[inline]
 pub(super) async fn cl_throttle<S: Store>(
     clerk: &mut Clerk<S>,
+    scopes: Scopes,
     arguments: Arguments<'_>,
     replies: &mut Replies,
 ) {
@@ -35,6 +37,9 @@ pub(super) async fn cl_throttle<S: Store>(
     let Numbers { key, max_burst, count, period, quantity } = asked;
     if !check_key(key, replies) {
         return;
+    }
+    if quantity < 0 && !scopes.has(Scope::Settle) {
+        return replies.error(NEEDS_SETTLE);
     }
     let Some(cell) = Cell::new(max_burst.saturating_add(1), count, period, quantity) else {
         return replies.error("Cell error: Store error: Zero rates are not supported");

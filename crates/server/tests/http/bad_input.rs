@@ -196,7 +196,7 @@ fn whatever_is_no_json_is_refused() {
         (r#"{"descriptor":{"ip":"1"}}x"#, "trailing characters"),
         (r#"{"descriptor":{"ip":"1"}}{}"#, "trailing characters"),
         (r#"{"descriptor":{"ip":"1",}}"#, "trailing comma"),
-        (r#"{'descriptor':{}}"#, "key must be a string"),
+        ("{'descriptor':{}}", "key must be a string"),
         (r#"{"descriptor":{"ip":"\ud800"}}"#, "unexpected end of hex escape"),
         ("null", "invalid type: null, expected a check, or a list of checks"),
         ("true", "invalid type: boolean `true`, expected a check, or a list of checks"),

@@ -79,7 +79,7 @@ fn what_every_redis_answers() {
             Reply::error("ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP."),
         ),
         ("COMMAND", Reply::Array(Vec::new())),
-        ("COMMAND COUNT", Reply::Integer(23)),
+        ("COMMAND COUNT", Reply::Integer(24)),
         ("COMMAND DOCS ping", Reply::Array(Vec::new())),
         ("COMMAND INFO ping get", Reply::Array(vec![Reply::Null, Reply::Null])),
         ("COMMAND X", Reply::error("ERR unknown subcommand 'X'. Try COMMAND HELP.")),
@@ -248,6 +248,39 @@ fn what_is_held_is_settled_once() {
 }
 
 #[test]
+fn what_was_used_can_be_forgotten() {
+    let serving = Serving::by(POLICY);
+    let mut caller = serving.caller();
+    assert_eq!(caller.say("TG.RESET DOMAIN files user ann"), Reply::Integer(0));
+    assert_eq!(check(&mut caller, "TG.CHECK DOMAIN files COST 100 user ann").2, 0);
+    assert_eq!(caller.say("TG.RESET DOMAIN files FIELDS user ann"), Reply::Integer(1));
+    assert_eq!(check(&mut caller, "TG.CHECK DOMAIN files COST 100 user ann").2, 0);
+    let options = Reply::error("ERR tg.reset has no options but DOMAIN and FIELDS");
+    assert_eq!(caller.say("TG.RESET PEEK user ann"), options);
+    assert_eq!(caller.say("TG.RESET COST 2 user ann"), options);
+}
+
+#[test]
+fn decisions_and_connections_are_measured() {
+    let serving = Serving::by(POLICY);
+    let mut caller = serving.caller();
+    assert!(caller.send(b"TG.CHECK ip 1\r\nCL.THROTTLE k 1 1 1\r\nPING\r\nTHROTTLE k 1 1 1\r\n"));
+    for _ in 0..4 {
+        caller.hear();
+    }
+    caller.say("PING"); // so that the batch before is over
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let text = runtime.block_on(serving.metrics.text(&serving.engine));
+    for line in [
+        "tollgate_decision_duration_seconds_count{protocol=\"resp\"} 3",
+        "tollgate_connections{protocol=\"resp\"} 1",
+        "tollgate_decisions_total{domain=\"cl.throttle\",rule=\"\",outcome=\"allowed\"} 1",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
+    }
+}
+
+#[test]
 fn mistakes_decide_nothing() {
     let serving = Serving::by(POLICY);
     let mut caller = serving.caller();
@@ -321,6 +354,12 @@ fn a_token_is_the_password() {
     };
     assert_eq!(caller.say("TG.LIMITS"), admin("tg.limits"));
     assert_eq!(caller.say("INFO"), admin("info"));
+    assert_eq!(caller.say("TG.RESET ip 1"), admin("tg.reset"));
+    let back =
+        Reply::error("NOPERM to give back or to charge needs the scope settle, which this caller has not");
+    for line in ["CL.THROTTLE k 1 1 1 -1", "TG.CHECK REFUND ip 1", "TG.CHECK CHARGE ip 1"] {
+        assert_eq!(caller.say(line), back, "{line}");
+    }
     assert!(matches!(caller.say("TG.SETTLE x 1"), Reply::Error(told) if told.contains("scope settle")));
     assert!(matches!(caller.say("HELLO 3 AUTH anybody root"), Reply::Map(_)));
     assert!(matches!(caller.say("TG.LIMITS"), Reply::Array(_)));

@@ -1,8 +1,11 @@
-//! The same history through the library and over the wire.
+//! The same history through the library, over HTTP, and over the protocol of Redis.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use fastrand::Rng;
+use serde_json::{Value, json};
 use tollgate::store::{Hit, MemoryLimit, MemoryStore, Mode, Rule, Store};
 use tollgate::{Decision, ManualClock};
 use tollgate_policy::{Cost, Descriptor, Policy, Scratch};
@@ -160,6 +163,13 @@ impl Asked {
         self.fields.iter().fold(Descriptor::new(), |descriptor, (name, value)| descriptor.with(name, value))
     }
 
+    fn json(&self) -> Value {
+        let fields: serde_json::Map<String, Value> =
+            self.fields.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        let mode = format!("{:?}", self.mode).to_lowercase();
+        json!({ "descriptor": fields, "cost": self.cost, "mode": mode })
+    }
+
     fn command(&self) -> Vec<u8> {
         let cost = self.cost.to_string();
         let mut words = vec![&b"TG.CHECK"[..]];
@@ -198,33 +208,94 @@ fn decided(reply: &Reply) -> Decided {
     }
 }
 
+/// A connection that speaks HTTP.
+struct Web {
+    stream: BufReader<TcpStream>,
+}
+
+impl Web {
+    fn new(address: SocketAddr) -> Self {
+        Self { stream: BufReader::new(TcpStream::connect(address).expect("it listens")) }
+    }
+
+    /// One list, or one request for each and all of them at once.
+    fn ask(&mut self, asked: &[Asked], is_list: bool) -> Vec<Decided> {
+        let bodies: Vec<Value> = asked.iter().map(Asked::json).collect();
+        let bodies = if is_list { vec![Value::Array(bodies)] } else { bodies };
+        let sent: String = bodies.iter().map(post).collect();
+        let mut writer = self.stream.get_ref().try_clone().expect("a socket");
+        std::thread::scope(|scope| {
+            scope.spawn(move || writer.write_all(sent.as_bytes()).expect("it listens"));
+            let answers: Vec<Value> = bodies.iter().map(|_| self.hear()).collect();
+            match &answers[..] {
+                [Value::Array(all)] if is_list => all.iter().map(decided_over_http).collect(),
+                all => all.iter().map(decided_over_http).collect(),
+            }
+        })
+    }
+
+    /// One answer.
+    fn hear(&mut self) -> Value {
+        let (mut length, mut line) = (0, String::new());
+        loop {
+            line.clear();
+            self.stream.read_line(&mut line).expect("a line");
+            if line == "\r\n" {
+                break;
+            }
+            if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.trim().parse().expect("a length");
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).expect("all of it");
+        serde_json::from_slice(&body).expect("JSON")
+    }
+}
+
+fn post(body: &Value) -> String {
+    let body = body.to_string();
+    format!("POST /v1/check HTTP/1.1\r\nhost: here\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+fn decided_over_http(answer: &Value) -> Decided {
+    let is_allowed = answer["allowed"].as_bool().unwrap_or_else(|| panic!("{answer}"));
+    let Some(name) = answer["decided_by"].as_str() else { return (is_allowed, None, 0, 0, 0) };
+    // Told to the nanosecond, which is little enough that it survives being read as a fraction.
+    let millis = |member: &str| {
+        answer[member].as_f64().map_or(-1, |seconds| ((seconds * 1e9).round() / 1e6).ceil() as i64)
+    };
+    let remaining = answer["remaining"].as_u64().expect("a number");
+    (is_allowed, Some(name.to_owned()), remaining, millis("retry_after"), millis("reset_after"))
+}
+
 #[test]
-fn the_library_and_the_wire_decide_the_same() {
+fn the_library_and_both_protocols_decide_the_same() {
     const BATCHES: usize = 250;
     const BATCH: usize = 500;
-    let (serving, mut library, mut rng) = (Serving::by(POLICY), Library::new(), Rng::with_seed(6));
-    let (mut caller, mut counts) = (serving.caller(), [0; 2]);
+    let (resp, http) = (Serving::by(POLICY), Serving::by(POLICY));
+    let (mut library, mut rng) = (Library::new(), Rng::with_seed(6));
+    let (mut caller, mut web, mut counts) = (resp.caller(), Web::new(http.http), [0; 2]);
     for batch in 0..BATCHES {
         let asked: Vec<Asked> = (0..BATCH).map(|_| Asked::some(&mut rng)).collect();
         let sent: Vec<u8> = asked.iter().flat_map(Asked::command).collect();
+        let writer = caller.writer();
+        let over_http = web.ask(&asked, batch % 2 == 0);
         std::thread::scope(|scope| {
-            let writer = caller.writer();
             scope.spawn(move || writer.send_all(&sent));
             for (place, asked) in asked.iter().enumerate() {
                 let expected = library.ask(asked.mode, asked.cost, &asked.descriptor());
-                let got = decided(&caller.hear());
-                assert_eq!(
-                    got, expected,
-                    "call {place} of batch {batch}: {:?} {} {:?}",
-                    asked.mode, asked.cost, asked.fields
-                );
-                counts[usize::from(got.0)] += 1;
+                let call = || format!("call {place} of batch {batch}: {}", asked.json());
+                assert_eq!(decided(&caller.hear()), expected, "over RESP, {}", call());
+                assert_eq!(over_http[place], expected, "over HTTP, {}", call());
+                counts[usize::from(expected.0)] += 1;
             }
         });
         let longest = 1 << rng.u32(20..36); // from a millisecond to a minute
         let span = Duration::from_nanos(rng.u64(..longest));
-        serving.clock.advance(span);
-        library.clock.advance(span);
+        for clock in [&resp.clock, &http.clock, &library.clock] {
+            clock.advance(span);
+        }
     }
     assert_eq!(counts.iter().sum::<usize>(), BATCHES * BATCH);
     assert!(counts.iter().all(|count| *count > 10_000), "refused and allowed: {counts:?}");

@@ -8,7 +8,7 @@ use tollgate::store::MemoryStore;
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
 use tollgate_server::resp::Resp;
-use tollgate_server::{Engine, Keys, Origin, Running, Server};
+use tollgate_server::{Engine, HttpApi, HttpProtocol, Keys, Metrics, Origin, Running, Server};
 
 use crate::caller::Caller;
 
@@ -16,6 +16,10 @@ use crate::caller::Caller;
 pub(crate) struct Serving {
     pub(crate) clock: ManualClock,
     pub(crate) address: SocketAddr,
+    /// Where the same is asked over HTTP.
+    pub(crate) http: SocketAddr,
+    pub(crate) engine: Engine<MemoryStore<ManualClock>>,
+    pub(crate) metrics: Metrics,
     running: Option<Running>,
 }
 
@@ -38,10 +42,15 @@ impl Serving {
         let store = MemoryStore::builder().clock(clock.clone()).build();
         let policy = Policy::parse("limits.toml", policy).expect("a policy");
         let engine = Engine::in_time(store, policy, Origin::default(), Time::of(clock.clone()));
-        let mut server = set(Server::new(engine).workers(2));
-        let address = server.listen((Ipv4Addr::LOCALHOST, 0).into(), Resp::new(), None).expect("a port");
+        let metrics = Metrics::new();
+        let mut server = set(Server::new(engine.clone()).workers(2));
+        let address = server
+            .listen((Ipv4Addr::LOCALHOST, 0).into(), Resp::new().metrics(&metrics), None)
+            .expect("a port");
+        let api = HttpProtocol::new(HttpApi::new(metrics.clone()));
+        let http = server.listen((Ipv4Addr::LOCALHOST, 0).into(), api, None).expect("a port");
         let running = Some(server.start().expect("threads"));
-        Self { clock, address, running }
+        Self { clock, address, http, engine, metrics, running }
     }
 
     /// Somebody who speaks the second version of the protocol.

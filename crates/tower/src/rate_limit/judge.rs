@@ -81,6 +81,7 @@ impl<S: Store> Rules<S> {
         }
         match self.desk.take_now(&asked.enforced) {
             Some(Ok(answer)) if answer.delay().is_zero() => {
+                self.plan.observer.decided(&asked.watch);
                 Judged::Now(self.ruling(&mut asked.enforced, Some((answer, None)), true))
             }
             answer => self.judge_rest(asked, answer),
@@ -104,8 +105,10 @@ impl<S: Store> Rules<S> {
         asked: Asked,
         answer: Option<Result<Answer, StoreError>>,
     ) -> Ruling<S> {
-        let Asked { mut enforced, shadow, .. } = asked;
-        let said = match self.take(&mut enforced, answer).await {
+        let Asked { mut enforced, shadow, watch, .. } = asked;
+        let said = self.take(&mut enforced, answer).await;
+        self.plan.observer.decided(&watch);
+        let said = match said {
             Ok(said) => said,
             Err(reason) => {
                 let refusal = Refusal { reason, wants: enforced, answer: None, by: None };
@@ -224,6 +227,9 @@ impl<S: Store> Rules<S> {
             if is_admitted || refuses {
                 let outcome = if refuses { refused } else { Outcome::Allowed };
                 self.plan.observer.count(&self.entry(want).name, outcome);
+            }
+            if is_admitted {
+                self.plan.observer.count_near(&self.entry(want).name, answer.of_hit(hit));
             }
         }
     }

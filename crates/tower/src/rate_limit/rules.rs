@@ -17,7 +17,7 @@ use crate::cost::Cost;
 use crate::head::Head;
 use crate::key::NoKey;
 use crate::limit::Limit;
-use crate::observe::{Observer, Outcome};
+use crate::observe::{Observer, Outcome, Watch};
 
 /// The limits of a layer, and where their state lives.
 pub(crate) struct Rules<S: Store> {
@@ -54,6 +54,8 @@ pub(super) struct Entry {
 pub(super) struct Asked {
     pub(super) enforced: Wants,
     pub(super) shadow: Option<Box<Wants>>,
+    /// Since when it is looked at.
+    pub(super) watch: Watch,
     /// Why it is refused whatever is left, and by which limit.
     pub(super) refused: Option<(Reason, usize)>,
 }

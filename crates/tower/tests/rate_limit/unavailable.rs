@@ -135,7 +135,7 @@ async fn while_the_store_is_away_calls_pass_or_are_refused_or_this_process_decid
         (Unavailable::Local, [200, 200, 429]),
     ] {
         let (limits, is_away) = remote(twice_a_day());
-        let mut service = limits.if_unavailable(unavailable.clone()).build().unwrap().layer(hello());
+        let mut service = limits.if_unavailable(unavailable).build().unwrap().layer(hello());
         is_away.store(true, Ordering::SeqCst);
         for status in statuses {
             assert_eq!(get(&mut service).await.status, status, "{unavailable:?}");

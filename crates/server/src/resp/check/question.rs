@@ -121,8 +121,9 @@ fn fields(pairs: Arguments<'_>) -> Result<SmallVec<[Field<'_>; 8]>, Mistake<'_>>
     while let Some(name) = all.next() {
         let value = all.next().ok_or(Mistake::Odd { field: name })?;
         let name = text("name of a field", name)?;
-        if name.len() + value.len() > MAX_KEY_BYTES {
-            return Err(Mistake::TooLong { field: name, length: value.len() });
+        let length = name.len().max(value.len());
+        if length > MAX_KEY_BYTES {
+            return Err(Mistake::TooLong { field: name, length });
         }
         if fields.iter().any(|(known, _)| *known == name) {
             return Err(Mistake::Twice { field: name });
@@ -176,7 +177,7 @@ impl fmt::Display for Mistake<'_> {
                 let field = Quoted(field.as_bytes());
                 write!(
                     f,
-                    "field '{field}' with {length} bytes is too long: at most {MAX_KEY_BYTES} are allowed with its name"
+                    "field '{field}' has {length} bytes, which is too long: at most {MAX_KEY_BYTES} are allowed"
                 )
             }
             Self::Twice { field } => write!(f, "field '{}' is there twice", Quoted(field.as_bytes())),
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn every_mistake_is_named() {
-        let long = format!("tg.check f {}\n", "x".repeat(MAX_KEY_BYTES));
+        let long = format!("tg.check f {}\n", "x".repeat(MAX_KEY_BYTES + 1));
         let many = format!("tg.check {}\n", "f v ".repeat(25));
         for (line, told) in [
             ("tg.check\n", "wrong number of arguments for 'tg.check' command"),
@@ -253,7 +254,7 @@ mod tests {
             ("tg.check domain \"\\xff\" a b\n", "the domain must be UTF-8, and '\u{fffd}' is not"),
             ("tg.check a 1 b 2 a 3\n", "field 'a' is there twice"),
             (&many, "25 fields are too many: at most 24 are allowed"),
-            (&long, "field 'f' with 4096 bytes is too long: at most 4096 are allowed with its name"),
+            (&long, "field 'f' has 1025 bytes, which is too long: at most 1024 are allowed"),
         ] {
             read(line.as_bytes(), |question| {
                 assert_eq!(question.expect_err(told).to_string(), format!("ERR {told}"));

@@ -8,6 +8,7 @@ use tollgate_policy::Policy;
 use super::*;
 use crate::access::{Access, Keyring, Keys};
 use crate::engine::{Engine, Origin};
+use crate::metrics::Metrics;
 
 const PATIENCE: Patience = Patience { idle: Duration::from_secs(100), slow: Duration::from_secs(10) };
 /// What fits on the way to the other end.
@@ -19,7 +20,7 @@ async fn serve<T>(caller: impl AsyncFnOnce(DuplexStream, CancellationToken) -> T
     let engine = Engine::new(MemoryStore::new(), policy, Origin::default());
     let session = Session::new(1, Access::new(Keys::new(Keyring::open()), None));
     let ((ours, theirs), token) = (duplex(WIRE), CancellationToken::new());
-    let talk = Talk::new(ours, engine.clerk(), session, PATIENCE);
+    let talk = Talk::new(ours, engine.clerk(), session, Metrics::new().meter("resp"), PATIENCE);
     tokio::join!(talk.serve(Stop::by(token.clone())), caller(theirs, token)).1
 }
 

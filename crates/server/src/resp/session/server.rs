@@ -13,11 +13,12 @@ use crate::engine::{Clerk, Engine};
 pub(super) const REDIS_VERSION: &str = "7.2.0";
 
 /// Everything that is answered.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "cl.throttle",
     "throttle",
     "tg.check",
     "tg.settle",
+    "tg.reset",
     "tg.limits",
     "ping",
     "echo",
