@@ -65,6 +65,11 @@ fn policy() -> Command {
                 )
                 .arg(format(["text", "json"])),
         )
+        .subcommand(
+            Command::new("convert")
+                .about("Prints policies of envoyproxy/ratelimit or limitador as one of ours that decides the same")
+                .arg(file("The policies, or folders of them").num_args(1..).required(true)),
+        )
         .subcommand(Command::new("schema").about("Prints the JSON schema of policies, for editors"))
         .subcommand(Command::new("default").about("Prints the built-in policy, to start from"))
 }

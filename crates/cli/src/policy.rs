@@ -1,6 +1,7 @@
 //! Looking at policies without serving them.
 
 mod check;
+mod convert;
 mod explain;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("check", matches)) => check::run(matches),
         Some(("explain", matches)) => explain::run(matches),
+        Some(("convert", matches)) => convert::run(matches),
         Some(("schema", _)) => output::print_json(&tollgate_policy::schema()),
         Some(("default", _)) => output::print(BUILT_IN),
         _ => unreachable!("clap asks for one of the subcommands"),

@@ -118,6 +118,21 @@ fn the_built_in_policy_can_be_started_from() {
 }
 
 #[test]
+fn what_was_written_for_others_is_converted_to_what_decides_the_same() {
+    let envoy = path("policies/envoy/web.yaml");
+    let (code, text, err) = run(&["policy", "convert", &envoy]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let (_keep, ours) = policy(&text);
+    let limits = |file: &str| json(&run(&["policy", "check", "--format=json", file]).1)[0]["limits"].as_u64();
+    assert!(limits(&envoy).is_some_and(|count| count > 0));
+    assert_eq!(limits(ours.to_str().unwrap()), limits(&envoy));
+    let (_keep, bad) = policy("[limit.a]\nrate = \"1/parsec\"\n");
+    let (code, out, err) = run(&["policy", "convert", bad.to_str().unwrap()]);
+    assert!(code == 1 && out.is_empty() && err.contains(":2:8: "), "{err}");
+    assert_eq!(run(&["policy", "convert"]).0, 2);
+}
+
+#[test]
 fn the_schema_is_json() {
     let (code, out, _) = run(&["policy", "schema"]);
     assert_eq!(code, 0);

@@ -100,6 +100,16 @@ fn a_config_map_that_is_swapped_is_loaded() {
 }
 
 #[test]
+fn a_file_that_is_added_to_a_folder_of_policies_is_loaded() {
+    let (folder, _) = policy(TWO);
+    let service = Service::start(&["--policy", shown(folder.path())]);
+    assert_eq!([service.check(ANN), service.check(ANN)], [200, 200]);
+    fs::write(folder.path().join("more.toml"), "[limit.more]\nkey = \"x\"\nrate = \"1/d\"\n").unwrap();
+    until("there is a second limit", || service.get("/v1/limits").contains("\"more\""));
+    assert_eq!(service.check(ANN), 429);
+}
+
+#[test]
 fn sighup_loads_again_and_ends_nothing() {
     let (_keep, path) = policy(TWO);
     let service = Service::start(&["--policy", shown(&path)]);
