@@ -85,11 +85,11 @@ impl Link {
 
     /// Waits until there is a connection; fails if an attempt to make one does.
     async fn wire(&self) -> Result<Wire, StoreError> {
-        let mut status = self.shared.status.subscribe();
-        let is_up = matches!(&*status.borrow(), Status::Up(_));
-        if !is_up {
-            self.keep_up()?;
+        if let Status::Up(wire) = &*self.shared.status.borrow() {
+            return Ok(wire.clone());
         }
+        self.keep_up()?;
+        let mut status = self.shared.status.subscribe();
         let known = status.wait_for(|status| !matches!(status, Status::Unknown)).await;
         match known.as_deref() {
             Ok(Status::Up(wire)) => Ok(wire.clone()),

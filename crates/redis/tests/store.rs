@@ -133,3 +133,26 @@ async fn what_comes_back_is_what_comes_back_in_process() {
         }
     }
 }
+
+#[tokio::test]
+async fn as_many_parts_and_entries_as_there_can_be() {
+    let redis = Redis::start();
+    let both = Both::new(&redis, 0);
+    let quota = Quota::per_second(2_000);
+    let rules = [
+        Rule::new("d", "parts", quota).with_sub_windows(1_000),
+        Rule::new("d", "log", quota).with_kind(Kind::SlidingLog),
+    ];
+    for rule in rules {
+        let (here, there) = (both.redis.open(&rule), both.memory.open(&rule));
+        for step in 0..2_500_u64 {
+            let micros = if step == 2_300 { 999_000 } else { 450 };
+            both.clock.advance(Duration::from_micros(micros));
+            let cost = if step % 100 == 99 { 700 } else { 1 };
+            let got = both.redis.decide(Mode::Take, &[Hit::new(&here, b"k").costing(cost)]).await.unwrap();
+            let want =
+                both.memory.decide(Mode::Take, &[Hit::new(&there, b"k").costing(cost)]).into_inner().unwrap();
+            assert_eq!(in_ticks(got.decision()), in_ticks(want.decision()), "{rule}, step {step}");
+        }
+    }
+}
