@@ -13,6 +13,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     package("curl", "curl --version")?;
     package("redis-server", "redis-server --version")?;
     package("python3-venv", "python3 -c 'import ensurepip, venv'")?;
+    package("nodejs", "node --version")?;
+    package("npm", "npm --version")?;
     package("postgresql", "command -v postgres || ls /usr/lib/postgresql/*/bin/postgres")?;
     envoy()?;
 
