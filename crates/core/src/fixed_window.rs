@@ -1,10 +1,14 @@
 //! The fixed window.
 
+use core::time::Duration;
+
 use crate::level::{Band, CURVE_WORDS, Curve};
+use crate::tick::nanos_of;
 use crate::windows::Windows;
 use crate::{GiveBack, Quota, Tick};
 
-/// The fixed window: a counter that starts again at every multiple of the period.
+/// The fixed window: a counter that starts again at every multiple of the period, counted from the clock's origin or from
+/// [another moment](Self::aligned).
 ///
 /// **Guarantee**: at most `count` in each aligned window. The quota's burst is not used.
 ///
@@ -26,6 +30,11 @@ use crate::{GiveBack, Quota, Tick};
 /// let (mut level, late) = (0, Tick::ZERO + Duration::from_millis(59_999));
 /// assert!(window.step(&mut level, late, Ask::now(100)).is_allowed());
 /// assert_eq!(window.step(&mut level, late, Ask::now(1)).retry_after(), Some(Duration::from_millis(1)));
+///
+/// // On a clock that began twenty seconds past the minute, minutes end twenty seconds earlier:
+/// let (window, mut level) = (window.aligned(Duration::from_secs(60 * 60 + 20)), 0);
+/// assert!(window.step(&mut level, Tick::ZERO, Ask::now(100)).is_allowed());
+/// assert_eq!(window.step(&mut level, Tick::ZERO, Ask::now(1)).retry_after(), Some(Duration::from_secs(40)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FixedWindow {
@@ -36,6 +45,13 @@ impl FixedWindow {
     /// Windows for `quota`, aligned to the clock's origin.
     pub const fn new(quota: Quota) -> Self {
         Self { windows: Windows::of(quota) }
+    }
+
+    /// The same, aligned to a moment that lies `age` before the clock's origin: with the time since 1970 there, windows begin
+    /// when those of the wall clock do. A state belongs to windows of one age.
+    #[must_use]
+    pub const fn aligned(self, age: Duration) -> Self {
+        Self { windows: self.windows.aligned(nanos_of(age)) }
     }
 }
 

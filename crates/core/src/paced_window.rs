@@ -1,6 +1,9 @@
 //! The paced window.
 
+use core::time::Duration;
+
 use crate::level::{Band, CURVE_WORDS, Curve};
+use crate::tick::nanos_of;
 use crate::windows::Windows;
 use crate::{GiveBack, Quota, Tick};
 
@@ -42,10 +45,17 @@ impl PacedWindow {
         Self { windows: Windows::of(quota) }
     }
 
+    /// The same, aligned to a moment that lies `age` before the clock's origin: with the time since 1970 there, windows begin
+    /// when those of the wall clock do. A state belongs to windows of one age.
+    #[must_use]
+    pub const fn aligned(self, age: Duration) -> Self {
+        Self { windows: self.windows.aligned(nanos_of(age)) }
+    }
+
     /// How much of window `index` may be used by `now`.
     fn released(&self, index: u64, now: Tick) -> u64 {
         let Windows { count, period_ns, .. } = self.windows;
-        let passed = now.as_nanos() - index * period_ns;
+        let passed = self.windows.passed(index, now);
         let share = u128::from(passed) * u128::from(count) / u128::from(period_ns.max(1));
         // passed < period, so the share is below the count and fits.
         (share as u64).saturating_add(1)
@@ -83,7 +93,7 @@ impl Curve for PacedWindow {
             let index = index.checked_add(1)?;
             (index, self.windows.floor_of(index), self.due(cost)?)
         };
-        let at = self.windows.begins(index)?.plus_nanos(passed);
+        let at = self.windows.moment(index, passed)?;
         Some((at.max(now), start))
     }
 

@@ -2,6 +2,9 @@
 //!
 //! Window `i` owns the levels from `base + i·count` to `base + (i+1)·count`; a level inside it says how much of the
 //! window is used, and a level below it belongs to the past. No division is needed to tell them apart.
+//!
+//! Windows begin at multiples of the period since a moment that may lie before the clock's origin, by the *age*. Window zero is
+//! the one that the origin lies in, so it has begun `phase = age mod period` before.
 
 use crate::decision::NEVER;
 use crate::level::CURVE_WORDS;
@@ -19,23 +22,45 @@ pub(crate) struct Windows {
     /// Zero means unlimited.
     pub(crate) period_ns: u64,
     base: u64,
+    /// How much of window zero had passed at the clock's origin.
+    phase_ns: u64,
+    /// How much time had passed there since the moment that windows are aligned to.
+    age_ns: u64,
 }
 
 impl Windows {
     pub(crate) const fn of(quota: Quota) -> Self {
         let (count, period_ns) = (quota.count(), quota.period_nanos());
+        let (base, phase_ns, age_ns) = (0, 0, 0);
         if quota.is_unlimited() {
-            return Self { count, period_ns, base: 0 };
+            return Self { count, period_ns, base, phase_ns, age_ns };
         }
         let fastest = period_ns.saturating_mul(FASTEST_PER_NANO);
         let fastest = if fastest > 1 << 62 { 1 << 62 } else { fastest };
-        Self { count: if count < fastest { count } else { fastest }, period_ns, base: 0 }
+        Self { count: if count < fastest { count } else { fastest }, period_ns, base, phase_ns, age_ns }
+    }
+
+    /// The same, aligned to a moment that lies `age_ns` before the clock's origin. Only for windows without a state yet.
+    pub(crate) const fn aligned(self, age_ns: u64) -> Self {
+        let phase_ns = if self.period_ns == 0 { 0 } else { age_ns % self.period_ns };
+        Self { phase_ns, age_ns, ..self }
     }
 
     /// The window that `now` lies in.
     #[inline]
     pub(crate) fn index(&self, now: Tick) -> u64 {
-        now.as_nanos() / self.period_ns.max(1)
+        self.shifted(now) / self.period_ns.max(1)
+    }
+
+    /// How much of window `index`, which `now` lies in, has passed.
+    pub(crate) fn passed(&self, index: u64, now: Tick) -> u64 {
+        self.shifted(now) - index * self.period_ns
+    }
+
+    /// Time since window zero began.
+    #[inline]
+    fn shifted(&self, now: Tick) -> u64 {
+        now.as_nanos().saturating_add(self.phase_ns)
     }
 
     /// The level at which window `index` begins; at the last level it stays there, and everything is refused.
@@ -64,7 +89,13 @@ impl Windows {
 
     /// When window `index` begins; `None` if that cannot be written down.
     pub(crate) fn begins(&self, index: u64) -> Option<Tick> {
-        index.checked_mul(self.period_ns).map(Tick::from_nanos)
+        self.moment(index, 0)
+    }
+
+    /// When so much of window `index` has passed, or the clock's origin if that is later; `None` if it cannot be written down.
+    pub(crate) fn moment(&self, index: u64, passed: u64) -> Option<Tick> {
+        let shifted = index.checked_mul(self.period_ns)?.checked_add(passed)?;
+        Some(Tick::from_nanos(shifted.saturating_sub(self.phase_ns)))
     }
 
     /// The window that a level ends in: a level right at a boundary ends the window before.
@@ -102,7 +133,7 @@ impl Windows {
         let start = level.max(self.floor(now));
         let used = start - self.floor(now);
         let owed = if self.period_ns == 0 { 0 } else { used.saturating_sub(self.count) };
-        let new = Self::of(quota);
+        let new = Self::of(quota).aligned(self.age_ns);
         let used = (used - owed).min(new.count).saturating_add(owed);
         let bare = new.floor(now).saturating_add(used);
         let base = start.saturating_add(1).saturating_sub(bare).min(LAST_LEVEL);
@@ -124,10 +155,10 @@ impl Windows {
     }
 
     pub(crate) const fn pack(&self) -> [u64; CURVE_WORDS] {
-        [self.count, self.period_ns, self.base, 0, 0, 0, 0]
+        [self.count, self.period_ns, self.base, self.phase_ns, self.age_ns, 0, 0]
     }
 
-    pub(crate) const fn unpack([count, period_ns, base, ..]: [u64; CURVE_WORDS]) -> Self {
-        Self { count, period_ns, base }
+    pub(crate) const fn unpack([count, period_ns, base, phase_ns, age_ns, ..]: [u64; CURVE_WORDS]) -> Self {
+        Self { count, period_ns, base, phase_ns, age_ns }
     }
 }

@@ -62,7 +62,7 @@ fn the_last_step_is_undone_first() {
 fn what_is_committed_stays() {
     let undone = Undone::default();
     undone.three().commit();
-    assert_eq!(undone.steps(), []);
+    assert!(undone.steps().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +76,7 @@ async fn cancelled_work_is_undone_and_finished_work_is_not() {
     };
     let scope = Scope::new(time.clone()).within(2 * SECOND);
     assert_eq!(scope.run(work(SECOND)).await, Ok(()));
-    assert_eq!(undone.steps(), []);
+    assert!(undone.steps().is_empty());
     assert_eq!(scope.run(work(SECOND + SECOND / 2)).await, Err(Ended::Deadline));
     assert_eq!(undone.steps(), [3, 2, 1]);
 }
@@ -117,7 +117,7 @@ async fn async_steps_run_to_the_end_although_the_scope_has_ended() {
     };
     assert_eq!(scope.run(work).await, Err(Ended::Deadline));
     root.cancel();
-    assert_eq!(undone.steps(), [], "dropping did not wait");
+    assert!(undone.steps().is_empty(), "dropping did not wait");
     tracker.close();
     tracker.wait().await;
     assert_eq!(undone.steps(), [3, 2, 1]);
@@ -131,7 +131,7 @@ async fn async_work_that_is_committed_starts_nothing() {
     drop(AsyncRollback::new(&tracker));
     assert!(tracker.is_empty());
     time.sleep(10 * SECOND).await;
-    assert_eq!(undone.steps(), []);
+    assert!(undone.steps().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,6 +194,6 @@ fn a_rollback_that_outlives_the_runtime_is_reported() {
         drop(runtime);
         drop(rollback);
     });
-    assert_eq!(undone.steps(), []);
+    assert!(undone.steps().is_empty());
     assert!(log.contains("context=steps=3"), "{log}");
 }

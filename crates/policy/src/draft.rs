@@ -3,11 +3,16 @@
 mod check;
 mod print;
 
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value as Json;
 use tollgate_core::{Kind, Quota};
 
 use crate::choice::{IfStoreFails, Mode};
 use crate::condition::Condition;
 use crate::descriptor::DEFAULT_DOMAIN;
+use crate::entries::Entry;
+use crate::expression::Expression;
 use crate::source::Place;
 
 pub(crate) use check::{MOST_FIELDS, check, name_problem, rates_problem};
@@ -25,6 +30,39 @@ impl Draft {
     /// Adds the limits of another file.
     pub fn append(&mut self, mut other: Self) {
         self.limits.append(&mut other.limits);
+    }
+
+    /// The same with names that differ even if the domains do.
+    pub(crate) fn with_unique_names(mut self) -> Self {
+        let mut taken: HashSet<String> = HashSet::new();
+        let mut renamed: HashMap<(String, String), String> = HashMap::new();
+        for limit in &mut self.limits {
+            let old = limit.name.clone();
+            if taken.contains(&limit.name) {
+                limit.name = format!("{}:{old}", limit.domain);
+            }
+            while !taken.insert(limit.name.clone()) {
+                limit.name.push('~');
+            }
+            if limit.name != old {
+                renamed.insert((limit.domain.clone(), old.clone()), limit.name.clone());
+                limit.label = limit.label.take().or_else(|| limit.entries.is_empty().then_some(old));
+            }
+        }
+        let called = |limit: &DraftLimit| Some((limit.domain.clone(), limit.label.clone()?));
+        let labels: HashSet<(String, String)> = self.limits.iter().filter_map(called).collect();
+        for limit in &mut self.limits {
+            let rename = |other: Reference| {
+                let old = (limit.domain.clone(), other.name.clone());
+                let new = renamed
+                    .get(&old)
+                    .map(|name| Reference { name: name.clone(), place: other.place.clone() });
+                let keep = new.is_none() || labels.contains(&old);
+                new.into_iter().chain(keep.then_some(other))
+            };
+            limit.replaces = std::mem::take(&mut limit.replaces).into_iter().flat_map(rename).collect();
+        }
+        self
     }
 }
 
@@ -45,6 +83,7 @@ impl Draft {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[allow(clippy::struct_excessive_bools, reason = "each is a word of its own in a file")]
 pub struct DraftLimit {
     /// Its group: only descriptors of the same domain meet it.
     pub domain: String,
@@ -54,8 +93,16 @@ pub struct DraftLimit {
     pub place: Place,
     /// What it asks of which field. All must hold.
     pub conditions: Vec<(String, Condition)>,
+    /// Expressions that must be true as well.
+    pub when: Vec<Expression>,
+    /// What it asks of the descriptor's entries, one after the other; then it asks nothing else.
+    pub entries: Vec<Entry>,
+    /// Whether it looks at a call as a whole, and not at each of its descriptors.
+    pub once: bool,
     /// The fields whose values say whose state it is. Without any, all share one.
     pub key: Vec<String>,
+    /// Expressions whose values say so too.
+    pub per: Vec<Expression>,
     /// Its numbers. They admit together or not at all.
     pub rates: Vec<Quota>,
     /// The arithmetic.
@@ -68,10 +115,22 @@ pub struct DraftLimit {
     pub overrides: Vec<Override>,
     /// The higher, the earlier.
     pub priority: i32,
-    /// The limits of the domain that do not apply where this one does.
+    /// The limits of the domain, by their names or labels, that do not apply where this one does.
     pub replaces: Vec<Reference>,
     /// What it answers when the store cannot.
     pub if_store_fails: IfStoreFails,
+    /// Whether calls that it refuses are counted.
+    pub count_refused: bool,
+    /// Whether it refuses only together with all others like it.
+    pub quota_mode: bool,
+    /// Whether its name for metrics has the values of all entries.
+    pub detailed_metric: bool,
+    /// What callers are told it is called.
+    pub label: Option<String>,
+    /// What programs call it.
+    pub id: Option<String>,
+    /// Whatever else belongs to it; it comes with the answers.
+    pub metadata: Option<Json>,
 }
 
 /// Other numbers for a particular value of a field. The field that is overridden first goes before the others.
@@ -102,7 +161,11 @@ impl DraftLimit {
             name: name.into(),
             place: Place::default(),
             conditions: Vec::new(),
+            when: Vec::new(),
+            entries: Vec::new(),
+            once: false,
             key: Vec::new(),
+            per: Vec::new(),
             rates: vec![rate],
             kind: Kind::default(),
             mode: Mode::default(),
@@ -111,6 +174,17 @@ impl DraftLimit {
             priority: 0,
             replaces: Vec::new(),
             if_store_fails: IfStoreFails::default(),
+            count_refused: false,
+            quota_mode: false,
+            detailed_metric: false,
+            label: None,
+            id: None,
+            metadata: None,
         }
+    }
+
+    /// Whether it goes by that name or label.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.label.as_deref() == Some(name)
     }
 }

@@ -1,16 +1,19 @@
 //! Why a limit applies, or does not.
 
+mod call;
 mod text;
+
+use std::collections::HashMap;
 
 use serde::Serialize;
 
 use crate::choice::{IfStoreFails, Mode};
+use crate::compute::Worlds;
 use crate::descriptor::Descriptor;
-use crate::limit::{Cost, Limit};
-use crate::matcher::Asked;
 use crate::matches::replaced_by;
 use crate::policy::Policy;
 use crate::suggest::did_you_mean;
+use call::Call;
 
 /// Why which limits apply to a descriptor. `Display` tells it to people, `Serialize` to programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -111,19 +114,25 @@ impl Policy {
         let asked = self.asked(descriptor);
         let in_domain = |rank: &u32| self.limits()[*rank as usize].domain() == descriptor.domain();
         let all: Vec<u32> = (0..self.limits().len() as u32).filter(in_domain).collect();
-        let holds = |rank: u32| {
-            let clauses = self.limits()[rank as usize].clauses();
-            clauses.iter().all(|(field, condition)| condition.holds(asked.value(*field)))
+        let call = Call {
+            worlds: Worlds::new(std::slice::from_ref(descriptor), 0),
+            way: self.way(descriptor),
+            asked,
         };
+        let conditions: HashMap<u32, Vec<ConditionExplained>> =
+            all.iter().map(|&rank| (rank, call.conditions(&self.limits()[rank as usize]))).collect();
+        let holds = |rank: u32| conditions[&rank].iter().all(|condition| condition.holds);
         let is_on = |rank: u32| self.limits()[rank as usize].mode() != Mode::Off;
         let met: Vec<u32> = all.iter().copied().filter(|&rank| is_on(rank) && holds(rank)).collect();
-        let outcome = |rank: u32| match replaced_by(self.limits(), &met, rank) {
+        let outcome = |rank: u32| match replaced_by(self.limits(), met.iter().copied(), rank) {
             _ if !holds(rank) => Outcome::DoesNotMatch,
             _ if !is_on(rank) => Outcome::Off,
             Some(by) => Outcome::ReplacedBy(self.limits()[by as usize].name().to_owned()),
             None => Outcome::Applies,
         };
-        let explain = |&rank: &u32| explain(&self.limits()[rank as usize], &asked, outcome(rank));
+        let explain = |rank: &u32| {
+            call.explain(&self.limits()[*rank as usize], outcome(*rank), conditions[rank].clone())
+        };
         let mut limits: Vec<LimitExplained> = all.iter().map(explain).collect();
         limits.sort_by_key(|limit| match limit.outcome {
             Outcome::Applies => 0,
@@ -140,6 +149,9 @@ impl Policy {
             let help = and(did_you_mean(descriptor.domain(), self.domains()));
             return vec![format!("the domain {:?} has no limits{help}", descriptor.domain())];
         };
+        if self.has_entries(descriptor.domain()) || self.has_expressions(descriptor.domain()) {
+            return Vec::new(); // any field may be looked at
+        }
         fields.sort_unstable();
         let unused = descriptor.fields().iter().map(|field| field.0).filter(|name| !fields.contains(name));
         let hint = |name| {
@@ -147,52 +159,4 @@ impl Policy {
         };
         unused.map(hint).collect()
     }
-}
-
-fn explain(limit: &Limit, asked: &Asked<'_>, outcome: Outcome) -> LimitExplained {
-    let draft = limit.draft();
-    let (rates, overridden) = limit.rates_for(asked);
-    let cost = match limit.cost_of(asked) {
-        Cost::Asked => None,
-        Cost::Said(cost) => Some(cost.to_string()),
-        Cost::Unreadable => Some("not a whole number".to_owned()),
-    };
-    let mut key = Vec::new();
-    limit.write_key(asked, &mut key);
-    LimitExplained {
-        name: limit.name().to_owned(),
-        conditions: conditions(limit, asked),
-        mode: limit.mode(),
-        priority: limit.priority(),
-        algorithm: limit.kind().name(),
-        rates: limit.rates()[rates].quotas().iter().map(ToString::to_string).collect(),
-        overridden_by: overridden.map(|at| limit.overridden_field(at).to_owned()),
-        key: (outcome == Outcome::Applies && !draft.key.is_empty()).then(|| shown(&key)),
-        cost,
-        if_store_fails: limit.if_store_fails(),
-        answer: None,
-        outcome,
-    }
-}
-
-fn conditions(limit: &Limit, asked: &Asked<'_>) -> Vec<ConditionExplained> {
-    let draft = limit.draft();
-    let explain = |(at, (id, condition)): (usize, &(_, crate::condition::Condition))| {
-        let value = asked.value(*id);
-        let of_match = draft.conditions.get(at).map(|(name, _)| name);
-        // What follows the conditions of the file are the fields of the key that none of them is about.
-        let field = of_match.or_else(|| limit.key_field(*id)).cloned().unwrap_or_default();
-        ConditionExplained {
-            field,
-            expected: condition.to_string(),
-            found: value.map(shown),
-            holds: condition.holds(value),
-            for_key: of_match.is_none(),
-        }
-    };
-    limit.clauses().iter().enumerate().map(explain).collect()
-}
-
-fn shown(value: &[u8]) -> String {
-    String::from_utf8_lossy(value).into_owned()
 }

@@ -1,14 +1,20 @@
 //! A limit of a compiled policy.
 
+mod key;
+
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use serde_json::Value as Json;
 use tollgate_core::{Kind, Quota};
 
 use crate::choice::{IfStoreFails, Mode};
 use crate::condition::Condition;
+use crate::descriptor::Descriptor;
 use crate::draft::DraftLimit;
+use crate::entries::{self, Entry, write_entry};
 use crate::matcher::{Asked, FieldId};
+use crate::pattern::Pattern;
 
 /// A limit of a compiled policy.
 #[derive(Debug)]
@@ -17,6 +23,8 @@ pub struct Limit {
     /// What must hold, the fields of the key among it.
     clauses: Vec<(FieldId, Condition)>,
     key: Vec<FieldId>,
+    /// Which of the entries are counted by their stars.
+    shared: Vec<Option<Pattern>>,
     cost: Option<FieldId>,
     rates: Vec<Rates>,
     /// For each field, in order, which of the rates its values have.
@@ -80,6 +88,7 @@ impl Limit {
         let mut limit = Self {
             clauses,
             key,
+            shared: entries::shared(&draft.entries),
             cost,
             rates: vec![Rates { quotas: draft.rates.clone(), number }],
             overrides: Vec::new(),
@@ -153,6 +162,64 @@ impl Limit {
         self.draft.cost.as_deref()
     }
 
+    /// What callers are told it is called: its label, else its name, else, if it has entries, nothing.
+    pub fn label(&self) -> Option<&str> {
+        let name = self.draft.entries.is_empty().then_some(self.name());
+        self.draft.label.as_deref().or(name)
+    }
+
+    /// What programs call it.
+    pub fn id(&self) -> Option<&str> {
+        self.draft.id.as_deref()
+    }
+
+    /// Whatever else belongs to it.
+    pub fn metadata(&self) -> Option<&Json> {
+        self.draft.metadata.as_ref()
+    }
+
+    /// What it asks of the descriptor's entries.
+    pub fn entries(&self) -> &[Entry] {
+        &self.draft.entries
+    }
+
+    /// Whether calls that it refuses are counted, each limit for itself.
+    pub fn counts_refused(&self) -> bool {
+        self.draft.count_refused
+    }
+
+    /// Whether it refuses a call only if all others like it do.
+    pub fn is_quota_mode(&self) -> bool {
+        self.draft.quota_mode
+    }
+
+    /// Whether it looks at a call as a whole, by its first descriptor.
+    pub fn is_once(&self) -> bool {
+        self.draft.once
+    }
+
+    /// Its name for metrics: the domain and then, for a limit with entries, each of them; else its name, all joined with
+    /// dots. Where that was asked for, an entry stands there with its value in the descriptor.
+    pub fn metric_name(&self, descriptor: &Descriptor<'_>) -> String {
+        let mut name = self.domain().to_owned();
+        if self.entries().is_empty() {
+            return name + "." + self.name();
+        }
+        let mut found = descriptor.fields().iter();
+        for entry in self.entries() {
+            name.push('.');
+            match found.next() {
+                Some(field) if entry.in_metrics || self.draft.detailed_metric => {
+                    let mut text = Vec::new();
+                    write_entry(field, &mut text);
+                    name.push_str(&String::from_utf8_lossy(&text));
+                }
+                _ => name.push_str(&entry.text),
+            }
+        }
+        name
+    }
+
     /// Its rates: its own first, then those of its overrides, each once.
     pub fn rates(&self) -> &[Rates] {
         &self.rates
@@ -202,33 +269,6 @@ impl Limit {
             Some(value) => whole_number(value).map_or(Cost::Unreadable, Cost::Said),
         }
     }
-
-    /// Writes the key. One value is written as it is; several are joined with commas, those in them being escaped, so that
-    /// different values never make the same key.
-    pub(crate) fn write_key(&self, asked: &Asked<'_>, key: &mut Vec<u8>) {
-        let value = |field: &FieldId| asked.value(*field).unwrap_or_default();
-        match &self.key[..] {
-            [] => {}
-            [field] => key.extend_from_slice(value(field)),
-            [first, others @ ..] => {
-                escape(value(first), key);
-                for field in others {
-                    key.push(b',');
-                    escape(value(field), key);
-                }
-            }
-        }
-    }
-}
-
-fn escape(value: &[u8], key: &mut Vec<u8>) {
-    let mut rest = value;
-    while let Some(at) = memchr::memchr2(b',', b'\\', rest) {
-        key.extend_from_slice(&rest[..at]);
-        key.extend_from_slice(&[b'\\', rest[at]]);
-        rest = &rest[at + 1..];
-    }
-    key.extend_from_slice(rest);
 }
 
 /// Digits and nothing else: no sign, no space.
@@ -240,18 +280,6 @@ fn whole_number(value: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    fn key(values: &[Vec<u8>]) -> Vec<u8> {
-        let mut draft = DraftLimit::new("a", Quota::per_second(1));
-        draft.key = (0..values.len()).map(|index| index.to_string()).collect();
-        let limit = Limit::new(draft, 0, |name| FieldId(name.parse().unwrap()));
-        let fields =
-            values.iter().enumerate().map(|(index, value)| (FieldId(index as u32), value.as_slice()));
-        let mut key = Vec::new();
-        limit.write_key(&Asked::new(fields), &mut key);
-        key
-    }
 
     #[test]
     fn a_cost_is_digits_only() {
@@ -259,25 +287,6 @@ mod tests {
         assert_eq!(whole_number(b"0"), Some(0));
         for bad in [&b""[..], b"-1", b"+1", b" 1", b"1.5", b"1e3", b"18446744073709551616", b"\xff"] {
             assert_eq!(whole_number(bad), None, "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn keys_are_readable() {
-        assert_eq!(key(&[]), b"");
-        assert_eq!(key(&[b"a,b".to_vec()]), b"a,b");
-        assert_eq!(key(&[b"acme".to_vec(), b"/x".to_vec()]), b"acme,/x");
-        assert_eq!(key(&[b"a,b".to_vec(), b"\\".to_vec()]), b"a\\,b,\\\\");
-    }
-
-    proptest! {
-        #[test]
-        fn different_values_never_make_one_key(
-            left in prop::collection::vec("[a,\\\\]{0,3}", 3),
-            right in prop::collection::vec("[a,\\\\]{0,3}", 3),
-        ) {
-            let bytes = |values: &Vec<String>| values.iter().map(|value| value.clone().into_bytes()).collect::<Vec<_>>();
-            prop_assert_eq!(key(&bytes(&left)) == key(&bytes(&right)), left == right);
         }
     }
 }

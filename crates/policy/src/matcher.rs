@@ -18,11 +18,14 @@
 mod build;
 mod longest;
 mod node;
+mod tree;
 
 use smallvec::SmallVec;
 
+use crate::descriptor::Field;
 use crate::limit::Limit;
 pub(crate) use node::Node;
+pub(crate) use tree::Tree;
 
 /// A field that some limit of the domain looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,12 +35,17 @@ pub(crate) struct FieldId(pub(crate) u32);
 #[derive(Debug)]
 pub(crate) struct Asked<'d> {
     fields: SmallVec<[(FieldId, &'d [u8]); 8]>,
+    /// All of the descriptor, in its order.
+    pub(crate) entries: &'d [Field<'d>],
 }
 
 impl<'d> Asked<'d> {
     /// Of several fields of one name the first counts.
-    pub(crate) fn new(fields: impl IntoIterator<Item = (FieldId, &'d [u8])>) -> Self {
-        let mut asked = Self { fields: SmallVec::new() };
+    pub(crate) fn new(
+        entries: &'d [Field<'d>],
+        fields: impl IntoIterator<Item = (FieldId, &'d [u8])>,
+    ) -> Self {
+        let mut asked = Self { fields: SmallVec::new(), entries };
         for (field, value) in fields {
             if asked.value(field).is_none() {
                 asked.fields.push((field, value));

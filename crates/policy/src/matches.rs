@@ -1,20 +1,37 @@
 //! The limits that apply to a call.
 
 use crate::choice::{IfStoreFails, Mode};
+use crate::compute::Worlds;
+use crate::descriptor::Descriptor;
+use crate::expression::Outcome;
 use crate::limit::{Cost, Limit, Rates};
 use crate::matcher::Asked;
 
-/// Memory that [`Policy::matching`](crate::Policy::matching) uses again and again: after a few calls it allocates nothing.
+/// Memory that [`Policy::matching`](crate::Policy::matching) uses again and again: after a few calls it allocates nothing, but
+/// for what expressions compute.
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) ranks: Vec<u32>,
+    pub(crate) text: Vec<u8>,
+    pub(crate) examined: usize,
+    met: Vec<Met>,
     found: Vec<Found>,
     keys: Vec<u8>,
-    examined: usize,
+    failed: Option<(u32, String)>,
+}
+
+/// A limit whose conditions hold.
+#[derive(Debug)]
+struct Met {
+    descriptor: usize,
+    rank: u32,
+    /// What came out of its expressions.
+    computed: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Found {
+    descriptor: usize,
     rank: u32,
     rates: usize,
     cost: Cost,
@@ -29,39 +46,59 @@ impl Scratch {
 
     pub(crate) fn clear(&mut self) {
         self.ranks.clear();
+        self.met.clear();
         self.found.clear();
         self.keys.clear();
         self.examined = 0;
+        self.failed = None;
     }
 
-    /// From ranks, which may come in any order and repeatedly, to what applies.
-    pub(crate) fn fill(&mut self, limits: &[Limit], asked: &Asked<'_>, examined: usize) {
+    /// Takes over the ranks found for a descriptor, which may come in any order and repeatedly, as far as expressions agree.
+    pub(crate) fn meet(&mut self, limits: &[Limit], descriptors: &[Descriptor<'_>], descriptor: usize) {
         self.ranks.sort_unstable();
         self.ranks.dedup();
-        self.examined = examined;
-        for &rank in &self.ranks {
-            if replaced_by(limits, &self.ranks, rank).is_none() {
-                let limit = &limits[rank as usize];
-                limit.write_key(asked, &mut self.keys);
+        let worlds = Worlds::new(descriptors, descriptor);
+        for rank in self.ranks.drain(..) {
+            let limit = &limits[rank as usize];
+            if descriptor > 0 && limit.is_once() {
+                continue;
+            }
+            match worlds.compute(limit.draft()) {
+                Outcome::Is(computed) => self.met.push(Met { descriptor, rank, computed }),
+                Outcome::Missing => {}
+                Outcome::Failed(why) => drop(self.failed.get_or_insert((rank, why))),
+            }
+        }
+    }
+
+    /// From what was met to what applies.
+    pub(crate) fn fill(&mut self, limits: &[Limit], asked: &[Asked<'_>]) {
+        for Met { descriptor, rank, computed } in &self.met {
+            if replaced_by(limits, self.met.iter().map(|met| met.rank), *rank).is_none() {
+                let (limit, asked) = (&limits[*rank as usize], &asked[*descriptor]);
+                limit.write_key(asked, computed, &mut self.keys);
                 let (rates, cost) = (limit.rates_for(asked).0, limit.cost_of(asked));
-                self.found.push(Found { rank, rates, cost, key_end: self.keys.len() });
+                let key_end = self.keys.len();
+                self.found.push(Found { descriptor: *descriptor, rank: *rank, rates, cost, key_end });
             }
         }
     }
 }
 
 /// Which of the limits that apply replaces one of them. What is only in shadow does not replace what is enforced: it would
-/// decide something.
-pub(crate) fn replaced_by(limits: &[Limit], ranks: &[u32], rank: u32) -> Option<u32> {
+/// decide something. In Envoy's files it does.
+pub(crate) fn replaced_by(limits: &[Limit], ranks: impl IntoIterator<Item = u32>, rank: u32) -> Option<u32> {
     let is_shadow = |rank: u32| limits[rank as usize].mode() == Mode::Shadow;
     let replaces = |&other: &u32| {
-        let list = limits[other as usize].replaces();
-        !list.is_empty() && list.binary_search(&rank).is_ok() && (is_shadow(rank) || !is_shadow(other))
+        let (limit, list) = (&limits[other as usize], limits[other as usize].replaces());
+        let may_replace = || is_shadow(rank) || !is_shadow(other) || !limit.entries().is_empty();
+        !list.is_empty() && list.binary_search(&rank).is_ok() && may_replace()
     };
-    ranks.iter().copied().find(replaces)
+    ranks.into_iter().find(replaces)
 }
 
-/// The limits that apply to a call, the most important first; those that others replace are left out.
+/// The limits that apply to a call, by its descriptors, and for each the most important first; those that others replace are
+/// left out.
 #[derive(Debug)]
 pub struct Matches<'a> {
     limits: &'a [Limit],
@@ -89,6 +126,7 @@ impl<'a> Matches<'a> {
         let key_start = at.checked_sub(1).map_or(0, |before| self.scratch.found[before].key_end);
         let limit = &self.limits[found.rank as usize];
         Some(Match {
+            descriptor: found.descriptor,
             limit,
             rates: &limit.rates()[found.rates],
             key: &self.scratch.keys[key_start..found.key_end],
@@ -101,6 +139,13 @@ impl<'a> Matches<'a> {
         (0..self.len()).map(|at| self.get(at).expect("every place below the length has one"))
     }
 
+    /// An expression that could not be computed, though all fields that it needs are there: its limit, and why. Then nobody can
+    /// tell whether that limit applies, and whoever decides should say so.
+    pub fn failure(&self) -> Option<(&'a Limit, &'a str)> {
+        let (rank, why) = self.scratch.failed.as_ref()?;
+        Some((&self.limits[*rank as usize], why))
+    }
+
     /// How many limits were looked at to find these: what the search cost, whatever the clock says.
     pub fn examined(&self) -> usize {
         self.scratch.examined
@@ -110,6 +155,7 @@ impl<'a> Matches<'a> {
 /// A limit that applies to a call, with whose state it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Match<'a> {
+    descriptor: usize,
     limit: &'a Limit,
     rates: &'a Rates,
     key: &'a [u8],
@@ -117,6 +163,11 @@ pub struct Match<'a> {
 }
 
 impl<'a> Match<'a> {
+    /// Which of the call's descriptors it is about, counted from zero.
+    pub fn descriptor(&self) -> usize {
+        self.descriptor
+    }
+
     /// The limit.
     pub fn limit(&self) -> &'a Limit {
         self.limit
@@ -128,7 +179,8 @@ impl<'a> Match<'a> {
     }
 
     /// Whose state it is: the values of the key's fields. One value stands there as it is; several are joined with commas,
-    /// and a comma or a backslash in them has a backslash before it. Empty if all share one state.
+    /// and a comma or a backslash in them has a backslash before it. Empty if all share one state. For a limit with entries
+    /// the values are the entries as `key_value`, or what is written in the limit where that is shared.
     pub fn key(&self) -> &'a [u8] {
         self.key
     }

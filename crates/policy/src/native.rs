@@ -36,7 +36,7 @@ const FIRST: &str = "[limit.per-ip]\nkey = \"ip\"\nrate = \"10/s burst 20\"";
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn read(source: &Arc<Source>) -> Result<Draft, Problems> {
+pub(crate) fn read(source: &Arc<Source>) -> Result<Draft, Problems> {
     let (table, errors) = syntax::parse(source.text());
     let mut reader = Reader { source: Arc::clone(source), broken: Vec::new(), problems: Problems::default() };
     for mistake in errors {

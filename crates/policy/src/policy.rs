@@ -3,14 +3,15 @@
 use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 
 use crate::choice::Mode;
 use crate::descriptor::Descriptor;
 use crate::draft::{Draft, check};
+use crate::format;
 use crate::limit::{Limit, Rates};
-use crate::matcher::{Asked, FieldId, Node, Search};
+use crate::matcher::{Asked, FieldId, Node, Search, Tree};
 use crate::matches::{Matches, Scratch};
-use crate::native;
 use crate::problem::Problems;
 use crate::source::Source;
 
@@ -54,6 +55,8 @@ pub struct Policy {
 struct Domain {
     fields: HashMap<Box<str>, FieldId, RandomState>,
     root: Node,
+    /// Limits with entries.
+    tree: Tree,
 }
 
 impl Domain {
@@ -64,12 +67,12 @@ impl Domain {
 }
 
 impl Policy {
-    /// Reads a policy file and compiles it. The path is only shown in problems.
+    /// Reads a policy file of any [`Format`](crate::Format) and compiles it. The path is never opened.
     ///
     /// # Errors
     /// Everything that is wrong with the file.
     pub fn parse(path: impl Into<String>, text: impl Into<String>) -> Result<Self, Problems> {
-        Self::compile(native::read(&Source::new(path, text))?)
+        Self::compile(format::read(&Source::new(path, text))?)
     }
 
     /// Compiles limits, whatever they were read from.
@@ -93,28 +96,88 @@ impl Policy {
             limits.push(limit);
         }
         resolve_replaces(&mut limits);
-        let mut ranks: HashMap<&str, Vec<u32>> = HashMap::new();
-        for (rank, limit) in (0..).zip(&limits).filter(|(_, limit)| limit.mode() != Mode::Off) {
-            ranks.entry(limit.domain()).or_default().push(rank);
+        let mut ranks: HashMap<&str, (Vec<u32>, Vec<u32>)> = HashMap::new();
+        for (rank, limit) in (0..).zip(&limits) {
+            let (plain, with_entries) = ranks.entry(limit.domain()).or_default();
+            if !limit.entries().is_empty() {
+                // What is off, is still where the way of some descriptors ends.
+                with_entries.push(rank);
+            } else if limit.mode() != Mode::Off {
+                plain.push(rank);
+            }
         }
-        for (name, ranks) in ranks {
-            domains.entry(name.into()).or_default().root = Node::new(&limits, ranks);
+        for (name, (plain, with_entries)) in ranks {
+            let domain = domains.entry(name.into()).or_default();
+            domain.root = Node::new(&limits, plain);
+            domain.tree = Tree::new(with_entries.iter().map(|&rank| (limits[rank as usize].entries(), rank)));
         }
         Self { limits, domains }
     }
 
     /// The limits that apply, the most important first.
     pub fn matching<'a>(&'a self, descriptor: &Descriptor<'_>, scratch: &'a mut Scratch) -> Matches<'a> {
+        self.matching_all(std::slice::from_ref(descriptor), scratch)
+    }
+
+    /// The limits that apply to a call with several descriptors. Each is matched on its own, but what a limit replaces does not
+    /// apply to any of them; limits that look [once](Limit::is_once) look at the first.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate_policy::{Descriptor, Policy, Scratch};
+    ///
+    /// let policy = Policy::parse("web.toml", r#"
+    ///     [limit.per-ip]
+    ///     entries = "ip"
+    ///     rate = "10/s"
+    ///
+    ///     [limit.staff]
+    ///     entries = "user_*@example.com"
+    ///     rate = "unlimited"
+    ///     replaces = "per-ip"
+    /// "#)?;
+    /// let (ip, user) = (Descriptor::new().with("ip", "10.0.0.7"), Descriptor::new().with("user", "ann@example.com"));
+    /// let mut scratch = Scratch::new();
+    /// assert_eq!(policy.matching(&ip, &mut scratch).get(0).unwrap().limit().name(), "per-ip");
+    /// let both = policy.matching_all(&[ip, user], &mut scratch);
+    /// let found: Vec<_> = both.iter().map(|found| (found.descriptor(), found.limit().name())).collect();
+    /// assert_eq!(found, [(1, "staff")]);
+    /// # Ok::<(), tollgate_policy::Problems>(())
+    /// ```
+    pub fn matching_all<'a>(
+        &'a self,
+        descriptors: &[Descriptor<'_>],
+        scratch: &'a mut Scratch,
+    ) -> Matches<'a> {
         scratch.clear();
-        if let Some(domain) = self.domains.get(descriptor.domain()) {
-            let asked = asked(domain, descriptor);
-            let mut search =
-                Search { asked: &asked, limits: &self.limits, found: &mut scratch.ranks, examined: 0 };
-            search.visit(&domain.root);
-            let examined = search.examined;
-            scratch.fill(&self.limits, &asked, examined);
+        let mut all: SmallVec<[Asked<'_>; 1]> = SmallVec::new();
+        for (at, descriptor) in descriptors.iter().enumerate() {
+            let domain = self.domains.get(descriptor.domain());
+            all.push(domain.map_or_else(|| Asked::new(&[], []), |domain| asked(domain, descriptor)));
+            if let Some(domain) = domain {
+                self.search(domain, &all[at], scratch);
+                scratch.meet(&self.limits, descriptors, at);
+            }
         }
+        scratch.fill(&self.limits, &all);
         Matches::new(&self.limits, scratch)
+    }
+
+    fn search(&self, domain: &Domain, asked: &Asked<'_>, scratch: &mut Scratch) {
+        let mut search = Search { asked, limits: &self.limits, found: &mut scratch.ranks, examined: 0 };
+        search.visit(&domain.root);
+        scratch.examined += search.examined;
+        if !domain.tree.is_empty() {
+            let (rank, tried) = domain.tree.find(asked.entries, &mut scratch.text);
+            let is_on = |rank: &u32| self.limits[*rank as usize].mode() != Mode::Off;
+            scratch.examined += tried + usize::from(rank.is_some());
+            scratch.ranks.extend(rank.filter(is_on));
+        }
+    }
+
+    /// Whether there is such a domain.
+    pub fn has_domain(&self, name: &str) -> bool {
+        self.domains.contains_key(name)
     }
 
     /// All limits of all domains, the most important first.
@@ -134,33 +197,58 @@ impl Policy {
         sorted.into_iter()
     }
 
-    pub(crate) fn asked<'d>(&self, descriptor: &Descriptor<'d>) -> Asked<'d> {
+    pub(crate) fn asked<'d>(&self, descriptor: &'d Descriptor<'_>) -> Asked<'d> {
         match self.domains.get(descriptor.domain()) {
             Some(domain) => asked(domain, descriptor),
-            None => Asked::new([]),
+            None => Asked::new(&[], []),
         }
     }
 
-    /// The names of the fields that limits of a domain look at; none if there is no such domain.
-    pub(crate) fn fields(&self, domain: &str) -> Option<Vec<&str>> {
+    /// The texts that the entries of a descriptor lead by; see [`Entry`](crate::Entry).
+    pub(crate) fn way(&self, descriptor: &Descriptor<'_>) -> Vec<&str> {
+        let domain = self.domains.get(descriptor.domain());
+        domain.map(|domain| domain.tree.way(descriptor.fields())).unwrap_or_default()
+    }
+
+    /// Whether limits of a domain have expressions.
+    pub(crate) fn has_expressions(&self, domain: &str) -> bool {
+        let has = |limit: &Limit| !limit.draft().when.is_empty() || !limit.draft().per.is_empty();
+        self.limits.iter().any(|limit| limit.domain() == domain && has(limit))
+    }
+
+    /// Whether limits of a domain ask for entries.
+    pub(crate) fn has_entries(&self, domain: &str) -> bool {
+        self.domains.get(domain).is_some_and(|domain| !domain.tree.is_empty())
+    }
+
+    /// The names of the fields that limits of a domain look at, in no order; none if there is no such domain.
+    pub fn fields(&self, domain: &str) -> Option<Vec<&str>> {
         self.domains.get(domain).map(|domain| domain.fields.keys().map(|name| &**name).collect())
     }
 }
 
-fn asked<'d>(domain: &Domain, descriptor: &Descriptor<'d>) -> Asked<'d> {
+fn asked<'d>(domain: &Domain, descriptor: &'d Descriptor<'_>) -> Asked<'d> {
     let fields = descriptor.fields().iter();
-    Asked::new(fields.filter_map(|(name, value)| Some((*domain.fields.get(*name)?, *value))))
+    Asked::new(
+        descriptor.fields(),
+        fields.filter_map(|(name, value)| Some((*domain.fields.get(*name)?, *value))),
+    )
 }
 
-/// From names to ranks.
+/// From names and labels to ranks.
 fn resolve_replaces(limits: &mut [Limit]) {
-    let key = |limit: &Limit| (limit.domain().to_owned(), limit.name().to_owned());
-    let ranks: HashMap<(String, String), u32> =
-        (0..).zip(&*limits).map(|(rank, limit)| (key(limit), rank)).collect();
+    let mut ranks: HashMap<(String, String), Vec<u32>> = HashMap::new();
+    for (rank, limit) in (0..).zip(&*limits) {
+        let draft = limit.draft();
+        let label = draft.label.as_ref().filter(|label| **label != draft.name);
+        for called in std::iter::once(&draft.name).chain(label) {
+            ranks.entry((draft.domain.clone(), called.clone())).or_default().push(rank);
+        }
+    }
     for limit in limits.iter_mut().filter(|limit| !limit.draft().replaces.is_empty()) {
         let others =
             limit.draft().replaces.iter().map(|other| (limit.domain().to_owned(), other.name.clone()));
-        let others = others.filter_map(|other| ranks.get(&other).copied()).collect();
+        let others = others.filter_map(|other| ranks.get(&other)).flatten().copied().collect();
         limit.set_replaces(others);
     }
 }

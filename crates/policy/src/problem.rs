@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::source::{Place, floor};
+use crate::source::{Place, Source, floor};
 
 /// One mistake: where it is, what is wrong, and what would help.
 ///
@@ -129,6 +129,17 @@ impl Problems {
         if self.is_full() { self.more += 1 } else { self.problems.push(problem()) }
     }
 
+    /// Adds all of another file.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.more += other.more;
+        other.problems.into_iter().for_each(|problem| self.add(|| problem));
+    }
+
+    /// The line of something that a message is about; of one that is only counted nobody reads it.
+    pub(crate) fn line(&self, source: &Source, at: usize) -> usize {
+        if self.is_full() { 0 } else { source.locate(at).line }
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.problems.len() >= Self::MOST
     }
@@ -187,7 +198,6 @@ impl std::error::Error for Problems {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
 
     #[test]
     fn shows_the_line_and_marks_the_place() {

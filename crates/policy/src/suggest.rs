@@ -11,8 +11,16 @@ pub(crate) fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c s
     close.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// `did you mean "x"?`, if anything comes close.
-pub(crate) fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<String> {
+/// `did you mean "x"?`, if anything comes close to a word that is none of the candidates.
+///
+/// # Examples
+/// ```
+/// use tollgate_policy::did_you_mean;
+///
+/// assert_eq!(did_you_mean("raet", ["key", "rate"]).as_deref(), Some("did you mean \"rate\"?"));
+/// assert_eq!(did_you_mean("colour", ["key", "rate"]), None);
+/// ```
+pub fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<String> {
     closest(word, candidates).map(|candidate| format!("did you mean {candidate:?}?"))
 }
 

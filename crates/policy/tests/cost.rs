@@ -129,3 +129,30 @@ fn conditions_with_many_alternatives_each_do_not_explode() {
     let matches = policy.matching(&call, &mut scratch);
     assert_eq!((matches.len(), matches.examined()), (1, 1));
 }
+
+/// A tree with a limit that the call meets, and so many others.
+fn tree(others: usize, other: impl Fn(usize) -> String) -> (usize, usize) {
+    let met = "[limit.met]\nentries = [\"path_/a\", \"ip\"]\nrate = \"1/s\"\n";
+    let policy = policy(met, others, other);
+    let call = Descriptor::new().with("path", "/a").with("ip", "10.9.8.7");
+    let mut scratch = Scratch::new();
+    let matches = policy.matching(&call, &mut scratch);
+    (matches.len(), matches.examined())
+}
+
+#[test]
+fn other_entries() {
+    for others in [10, 10_000] {
+        assert_eq!(tree(others, |index| format!("entries = [\"path_/a\", \"ip_10.0.0.{index}\"]")), (1, 1));
+        assert_eq!(tree(others, |index| format!("entries = [\"path_/{index}\", \"ip\"]")), (1, 1));
+        assert_eq!(tree(others, |index| format!("entries = [\"path_/a\", \"ip\", \"k{index}\"]")), (1, 1));
+        assert_eq!(tree(others, |index| format!("entries = [\"path_/a\", \"ip_x{index}*\"]")), (1, 1));
+    }
+}
+
+#[test]
+fn entries_with_stars_that_start_alike_are_tried_one_by_one() {
+    // The documented exception, so that a change of it is noticed.
+    let alike = |index| format!("entries = [\"path_/a\", \"ip_*.{index}x\"]");
+    assert_eq!((tree(10, alike), tree(1_000, alike)), ((1, 11), (1, 1_001)));
+}

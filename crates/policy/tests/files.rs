@@ -9,12 +9,16 @@ fn files(folder: &str) -> Vec<(PathBuf, String)> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/policies").join(folder);
     let mut paths: Vec<PathBuf> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    assert!(paths.len() >= 4, "{paths:?}");
+    assert!(!paths.is_empty());
     paths.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
 fn problems(text: &str) -> Problems {
-    Policy::parse("p.toml", text).err().unwrap_or_default()
+    problems_of("p.toml", text)
+}
+
+fn problems_of(path: &str, text: &str) -> Problems {
+    Policy::parse(path, text).err().unwrap_or_default()
 }
 
 /// `line:column message`, and the first line of the help.
@@ -38,7 +42,7 @@ fn expected(text: &str) -> Vec<(String, Option<String>)> {
 
 #[test]
 fn good_files_are_read() {
-    for (path, _) in files("good") {
+    for (path, _) in ["good", "envoy", "limitador"].into_iter().flat_map(files) {
         let policy = Policy::load(&path).unwrap_or_else(|problems| panic!("{problems}"));
         assert!(!policy.limits().is_empty(), "{path:?}");
     }
@@ -46,8 +50,8 @@ fn good_files_are_read() {
 
 #[test]
 fn good_files_are_printed_and_read_again_as_the_same() {
-    for (path, text) in files("good") {
-        let draft = read(&Source::new("first", text)).unwrap();
+    for (path, text) in ["good", "envoy", "limitador"].into_iter().flat_map(files) {
+        let draft = read(&Source::new(path.to_str().unwrap(), text)).unwrap();
         let printed = draft.to_string();
         let again = read(&Source::new("second", printed.clone()))
             .unwrap_or_else(|e| panic!("{path:?}\n{printed}\n{e}"));
@@ -58,7 +62,7 @@ fn good_files_are_printed_and_read_again_as_the_same() {
 #[test]
 fn bad_files_tell_everything_that_is_wrong_with_them() {
     for (path, text) in files("bad") {
-        let told: Vec<_> = problems(&text).iter().map(told).collect();
+        let told: Vec<_> = problems_of(path.to_str().unwrap(), &text).iter().map(told).collect();
         assert_eq!(told, expected(&text), "{}", path.display());
     }
 }
@@ -171,8 +175,6 @@ mod on_disk {
             problems.to_string(),
             "no/such.toml: cannot be read: No such file or directory (os error 2)"
         );
-        let problems = Policy::load(env!("CARGO_TARGET_TMPDIR")).unwrap_err().to_string();
-        assert!(problems.contains(": cannot be read: "), "{problems}");
     }
 
     #[test]

@@ -222,3 +222,10 @@ fn of_two_fields_of_one_name_only_the_first_counts() {
     let policy = policy(&limits.join("\n"));
     assert_eq!(met(&policy, &Descriptor::new().with("a", "3").with("a", "5")), ["l3[3]"]);
 }
+
+#[test]
+fn a_policy_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Policy>();
+    shared::<tollgate_policy::Draft>();
+}

@@ -71,6 +71,28 @@ fn overrides() -> impl Strategy<Value = Vec<Override>> {
     })
 }
 
+/// What changes nothing about which limits apply.
+#[derive(Clone, Debug)]
+struct Told {
+    flags: [bool; 4],
+    label: Option<String>,
+    id: Option<String>,
+    metadata: Option<serde_json::Value>,
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    let text = || prop::option::of("[xy*\"'\\\\\n é]{0,4}");
+    let metadata = prop::option::of(("[xy\"]{0,2}", text(), any::<i64>())).prop_map(|said| {
+        said.map(|(name, text, number)| serde_json::json!({ (name): [text, number, null, true] }))
+    });
+    (any::<[bool; 4]>(), text(), text(), metadata).prop_map(|(flags, label, id, metadata)| Told {
+        flags,
+        label,
+        id,
+        metadata,
+    })
+}
+
 prop_compose! {
     fn limit()(
         conditions in prop::collection::vec(condition(), 5),
@@ -81,6 +103,7 @@ prop_compose! {
         overrides in overrides(),
         (priority, cost, fails) in (-1..2, any::<bool>(), select(&IfStoreFails::ALL[..])),
         domain in select(&["default", "default", "other"][..]),
+        told in told(),
         replaced in prop::collection::vec(any::<prop::sample::Index>(), 0..3),
     ) -> (DraftLimit, Vec<prop::sample::Index>) {
         let mut limit = DraftLimit::new("", Quota::UNLIMITED);
@@ -92,6 +115,10 @@ prop_compose! {
         limit.kind = Kind::TokenBucket;
         limit.cost = cost.then(|| "tokens".to_owned());
         domain.clone_into(&mut limit.domain);
+        let Told { flags: [once, count_refused, quota_mode, detailed_metric], label, id, metadata } = told;
+        (limit.once, limit.count_refused) = (once, count_refused);
+        (limit.quota_mode, limit.detailed_metric) = (quota_mode, detailed_metric);
+        (limit.label, limit.id, limit.metadata) = (label, id, metadata);
         (limit, replaced)
     }
 }

@@ -59,7 +59,10 @@ fn refuses_the_bad_files() {
     }
     seen.sort();
     // The others are not TOML.
-    assert_eq!(seen, ["conditions", "empty", "list", "names", "outside", "rates", "types", "words"]);
+    assert_eq!(
+        seen,
+        ["conditions", "empty", "entries", "list", "names", "outside", "rates", "types", "words"]
+    );
 }
 
 /// One limit with one field.

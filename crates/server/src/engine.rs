@@ -4,9 +4,11 @@
 //! what the caller [asks](Ask): a [`Ruling`] says whether it is allowed, and what every limit [found](Finding).
 
 mod ask;
+mod case;
 mod clerk;
 mod fallback;
 mod loaded;
+mod notes;
 mod permits;
 mod reset;
 mod ruling;
@@ -123,6 +125,11 @@ impl<S: Store> Engine<S> {
     /// The store.
     pub fn store(&self) -> &S {
         &self.shared.store
+    }
+
+    /// The time that it goes by. Decisions go by the store's own clock.
+    pub fn time(&self) -> &Time {
+        &self.shared.time
     }
 
     /// Somebody who decides, for one connection.

@@ -11,10 +11,11 @@
 //! | `GET /openapi.json` | all of this for programs |
 //! | `GET /healthz`, `GET /readyz` | whether the server runs; whether it takes more |
 //! | `GET /metrics` | what was measured, as Prometheus reads it |
+//! | `POST /json`, `GET /healthcheck` | as Envoy's own rate limit service has them, [if wanted](HttpApi::rls) |
 //!
 //! A check is `{"descriptor": {"ip": "10.0.0.7"}}`, with a `domain` if it is not `default`, a `cost` if it is not 1, a `mode` if it
 //! is not `take`, and `"hold": "30s"` if the real cost will be known later. `{"limit": {"rate": "10/s burst 20"}, "key": "alice"}`
-//! brings its own limit along. Values of fields are strings; whole numbers and booleans are taken by their text; whatever else is
+//! brings its own limit along. Values of fields are strings; whole numbers and booleans are taken by their digits and words; whatever else is
 //! refused. The answer is 200 or 429, and says which limit decided and how all of them stand; a list is answered 200 with a
 //! list, in the same order, each decided by itself. Whatever is wrong with a request is told as `application/problem+json`,
 //! with the place.
@@ -89,7 +90,7 @@ impl<S: Store> Protocol<S> for HttpProtocol {
 const FULL: &str = concat!(
     "HTTP/1.1 503 Service Unavailable\r\n",
     "content-type: application/problem+json\r\n",
-    "content-length: 119\r\n",
+    "content-length: 118\r\n",
     "retry-after: 1\r\n",
     "connection: close\r\n",
     "\r\n",

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! HTTP/JSON ─┐
-//!            ├─▶ ask ─▶ clerk ─▶ policy: which limits ─▶ store: decide ─▶ ruling ─▶ answer in the caller's words
+//! Envoy RLS ─┼─▶ ask ─▶ clerk ─▶ policy: which limits ─▶ store: decide ─▶ ruling ─▶ answer in the caller's words
 //! RESP      ─┘          └──────────── engine ────────────────────────┘
 //! ```
 //!
@@ -13,7 +13,11 @@ mod access;
 mod engine;
 mod http;
 mod metrics;
+mod reload;
+pub mod resp;
+pub mod rls;
 mod server;
+mod snapshots;
 mod tls;
 
 pub use access::{Access, Keyring, KeyringError, Keys, Scope, Scopes};
@@ -23,5 +27,8 @@ pub use engine::{
 };
 pub use http::{HttpApi, HttpLimits, HttpProtocol};
 pub use metrics::{Compat, Connected, Meter, Metrics};
+pub use reload::{Reloader, read_policy};
+pub use rls::{RlsOptions, RlsProtocol};
 pub use server::{Connection, Protocol, Running, Server, Stop, Stream};
+pub use snapshots::Snapshots;
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -62,6 +62,12 @@ pub struct Stop {
 }
 
 impl Stop {
+    /// Tells when a test says so.
+    #[cfg(test)]
+    pub(crate) fn by(token: CancellationToken) -> Self {
+        Self { token }
+    }
+
     /// Waits until no more should be begun.
     pub async fn wait(&self) {
         self.token.cancelled().await;

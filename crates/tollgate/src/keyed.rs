@@ -2,10 +2,12 @@
 //!
 //! The store keeps no keys, only fingerprints of them: a key costs the same few bytes whether it is a number or a long
 //! string. The keys are spread over shards, each behind a lock that is held for one decision; see `shard` for what is in
-//! one, and `segment` for the table that it is made of.
+//! one, and `segment` for the table that it is made of. Here are the questions; `decide` has how they get to their key,
+//! `wait`, `settle` and `upkeep` the other things that a limiter can do.
 
 mod builder;
 mod cap;
+mod decide;
 mod hash;
 mod line;
 mod member;
@@ -15,29 +17,27 @@ mod plans;
 mod prefetch;
 mod reservation;
 mod segment;
+mod settle;
 mod shard;
 mod shifted;
 mod snapshot;
 mod store;
 mod sweeper;
+mod upkeep;
 mod wait;
 mod watch;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tollgate_core::{Ask, Decision, Quota, Tick, TokenBucket};
+use tollgate_core::{Ask, Decision, Quota, Step, Tick, TokenBucket};
 
-use crate::cell::{Cell, Held};
+use crate::cell::Held;
 use crate::clock::{Clock, DefaultClock};
-use crate::queue::Epoch;
-use crate::reservation::{Refused, Reservation};
-use crate::sync::{give_way, lock};
-use crate::wait::{Wait, WaitError};
+use crate::reservation::Refused;
+use crate::sync::lock;
 pub use builder::KeyedBuilder;
 pub use cap::AtCap;
 pub(crate) use cap::Pool;
@@ -47,11 +47,11 @@ pub(crate) use names::{Entry, Sketch};
 pub use observer::{Evicted, Observer};
 pub use reservation::KeyedReservation;
 use reservation::Slot;
-use shard::{Answer, Common, Query, Receipt, Shard};
-use shifted::Shifted;
+use shard::{Answer, Shard};
 pub use snapshot::{SnapshotError, SnapshotProblem};
-use store::{OwnLimiter, Store};
+use store::Store;
 pub use sweeper::Sweeper;
+pub use upkeep::Stats;
 pub use wait::KeyedWait;
 
 /// Limits how often something happens for each key: an address, a user, an API key.
@@ -77,33 +77,6 @@ pub use wait::KeyedWait;
 /// ```
 pub struct KeyedLimiter<K: ?Sized, A: Held = TokenBucket, C: Clock = DefaultClock> {
     store: Arc<Store<K, A, C>>,
-}
-
-/// How a wait begins.
-enum Turn<K: ?Sized, A: Held, C: Clock> {
-    /// It is over.
-    Now(KeyedReservation<K, A, C>),
-    /// In line with others who wait for the key.
-    Wait(Wait<'static, A, Shifted<C>>),
-}
-
-/// What a store has counted since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Questions that were answered with yes, now or later.
-    pub admitted: u64,
-    /// Questions that were answered with no.
-    pub denied: u64,
-    /// Idle keys that were dropped, which changed no decision.
-    pub swept: u64,
-    /// Keys that were forgotten although they still counted, because the store was full: each of them may have been
-    /// admitted more than its quota allows.
-    pub evicted: u64,
-    /// New keys that were refused because the store was full.
-    pub refused: u64,
-    /// Questions about new keys that were decided on the state they share because the store was full.
-    pub overflowed: u64,
 }
 
 impl<K: Hash + ?Sized> KeyedLimiter<K> {
@@ -314,104 +287,6 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         Ok(KeyedReservation::new(self.clone(), print, decision, slot, now))
     }
 
-    /// Waits for one of `key`.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{KeyedLimiter, Quota, WaitError};
-    ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    /// # runtime.block_on(async {
-    /// let limiter = KeyedLimiter::<str>::new(Quota::per_second(1_000).burst(1));
-    /// limiter.wait("alice").await?;
-    /// limiter.wait("bob").await?; // at once: bob has a limit of his own
-    /// limiter.wait("alice").await?; // a millisecond later
-    /// # Ok::<(), WaitError>(())
-    /// # }).unwrap();
-    /// ```
-    pub fn wait<'a>(&'a self, key: &'a K) -> KeyedWait<'a, K, A, C> {
-        self.wait_n(key, 1)
-    }
-
-    /// Waits for `n` of `key`, all of them together. Where there is [no room](KeyedBuilder::at_cap) for a new key it is
-    /// refused as if the queue were full.
-    pub fn wait_n<'a>(&'a self, key: &'a K, n: u64) -> KeyedWait<'a, K, A, C> {
-        KeyedWait::new(self, key, n)
-    }
-
-    /// How many keys somebody waits for, or did until a moment ago.
-    pub fn keys_in_line(&self) -> usize {
-        self.store.lines.len()
-    }
-
-    /// Whether it was closed.
-    pub fn is_closed(&self) -> bool {
-        self.store.closed.load(Ordering::SeqCst)
-    }
-
-    /// Ends all waiting, as [`Limiter::close`](crate::Limiter::close) does.
-    pub fn close(&self) {
-        self.store.closed.store(true, Ordering::SeqCst);
-        self.store.lines.close();
-        self.store.watchers.tell();
-    }
-
-    /// Takes without waiting, or lines up.
-    fn turn(&self, key: &K, cost: u64) -> Result<Turn<K, A, C>, WaitError> {
-        if self.is_closed() {
-            return Err(WaitError::Closed);
-        }
-        let (now, print) = (self.now(), self.store.seed.print(key));
-        let tick = self.tick(now);
-        let (plan, ask) = (self.store.common.plan_of_new(), Ask::now(cost));
-        let mut query = Query { print, plan, now: tick, ask, is_patient: false };
-        let limiter = loop {
-            match self.store.on_shard(print, |shard| self.store.take_or_line_up(shard, query)) {
-                Ok(Answer::Decided(decision, receipt)) => {
-                    self.tell(key, &decision);
-                    if !decision.is_admitted() {
-                        return Err(WaitError::Never { cost, limit: decision.limit() });
-                    }
-                    let slot = receipt.map_or(Slot::Nothing, Slot::Here);
-                    return Ok(Turn::Now(KeyedReservation::new(self.clone(), print, decision, slot, now)));
-                }
-                Ok(Answer::NeedsPlan) => query.plan = Some(self.store.plan(key)),
-                Ok(answer) => {
-                    let waiting = self.store.lines.len();
-                    if let Answer::Refused(decision) = answer {
-                        self.tell(key, &decision);
-                    } else {
-                        self.store.shard(print).overflowed(false);
-                        self.tell(key, &Decision::refusal(self.quota().burst_size(), None));
-                    }
-                    return Err(WaitError::Full { waiting });
-                }
-                Err(limiter) => break limiter,
-            }
-        };
-        if self.is_closed() {
-            return Err(WaitError::Closed); // it was closed before this line was seen
-        }
-        Ok(Turn::Wait(Wait::new(Cow::Owned(limiter.shared), cost)))
-    }
-
-    /// Counts and reports how waiting in line ended.
-    fn waited(&self, key: &K, outcome: &Result<Reservation<A, Shifted<C>>, WaitError>) {
-        if let Err(WaitError::Closed) = outcome {
-            return; // not an answer to the question
-        }
-        self.store.shard(self.store.seed.print(key)).count_elsewhere(outcome.is_ok());
-        if self.store.watch.is_some() {
-            let refusal = |retry_after| Decision::refusal(self.peek_n(key, 0).limit(), retry_after);
-            let decision = match outcome {
-                Ok(turn) => turn.decision(),
-                Err(WaitError::TooLate { would_take }) => refusal(Some(*would_take)),
-                Err(_) => refusal(None),
-            };
-            self.tell(key, &decision);
-        }
-    }
-
     /// Tells whoever looks on what was decided. No lock may be held.
     fn tell(&self, key: &K, decision: &Decision) {
         if let Some(watch) = &self.store.watch {
@@ -419,62 +294,46 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         }
     }
 
-    /// Counts `n` that happened anyway, whether they fit or not; those who come later wait until they are paid off.
-    pub fn charge(&self, key: &K, n: u64) {
-        self.charge_at(key, n, self.now());
-    }
-
-    /// [`charge`](Self::charge) at an explicit time.
-    pub fn charge_at(&self, key: &K, n: u64, now: Tick) {
-        let now = self.tick(now);
-        self.charge_elsewhere(self.on_shard(key, now, Ask::now(n), Shard::charge), n, now);
-    }
-
-    /// Charges a key of which only the fingerprint is at hand.
-    fn charge_known(&self, print: u64, plan: u32, extra: u64, now: Tick) {
-        let now = self.tick(now);
-        let query = Query { print, plan: Some(plan), now, ask: Ask::now(extra), is_patient: false };
-        let answer = self.store.on_shard(print, |shard| match self.store.own_limiter(shard, print, now) {
-            Some(limiter) => Err(limiter),
-            None => Ok(shard.charge(&self.store.common, query)),
-        });
-        self.charge_elsewhere(answer, extra, now);
-    }
-
-    /// Charges where the key's state is, if that is not the table.
-    fn charge_elsewhere(&self, answer: Result<Answer, OwnLimiter<A, C>>, extra: u64, now: Tick) {
-        match answer {
-            Ok(Answer::Overflows) => lock(&self.store.rest).charge(extra, now),
-            Ok(_) => {}
-            Err(limiter) => limiter.charge_at(extra, now),
-        }
-    }
-
-    fn give_back(&self, print: u64, receipt: Receipt, amount: u64, now: Tick) {
-        let (common, now) = (&self.store.common, self.tick(now));
-        let mut shard = self.store.free_shard(print);
-        let Some(limiter) = self.store.own_limiter(&mut shard, print, now) else {
-            shard.give_back(common, print, receipt, amount, now);
-            drop(shard);
-            return self.store.watchers.tell();
+    /// Decides about a key by `step`, which may be that of another algorithm as long as it means the same by a state. No state
+    /// becomes less by it; for that there is [`step_down_at`](Self::step_down_at).
+    #[inline]
+    pub(crate) fn step_at(
+        &self,
+        key: &K,
+        now: Tick,
+        step: impl Fn(&A::State, Tick) -> Step<A::Change>,
+    ) -> Decision {
+        let print = self.store.seed.print(key);
+        let decide = |algorithm: &A, state: &mut A::State, now| {
+            let Step { change, decision } = step(state, now);
+            if let Some(change) = change {
+                algorithm.apply(state, change);
+            }
+            (decision.is_admitted(), decision)
         };
-        let claim = shard.worth(common, print, receipt, receipt.plan);
-        drop(shard);
-        if let Some(claim) = claim {
-            limiter.shared.give_back(claim, amount, Epoch::ORIGIN, now);
-        }
+        self.ask(print, || now, decide).unwrap_or_else(|| self.step_slowly(print, self.tick(now), step))
     }
 
-    /// Gives back `n` of which there is no receipt: see [`Algorithm::refund`](tollgate_core::Algorithm::refund). Nothing comes
-    /// back to a key that somebody waits for.
-    pub(crate) fn refund_at(&self, key: &K, n: u64, now: Tick) {
-        let (print, now) = (self.store.seed.print(key), self.tick(now));
-        let mut shard = self.store.free_shard(print);
-        let comes_back = self.store.own_limiter(&mut shard, print, now).is_none()
-            && shard.refund(&self.store.common, print, n, now);
-        drop(shard);
-        if comes_back {
-            self.store.watchers.tell();
+    /// [`step_at`](Self::step_at) that gives something back.
+    pub(crate) fn step_down_at(
+        &self,
+        key: &K,
+        now: Tick,
+        step: impl Fn(&A::State, Tick) -> Step<A::Change>,
+    ) -> Decision {
+        self.step_slowly(self.store.seed.print(key), self.tick(now), step)
+    }
+
+    #[cold]
+    fn step_slowly(
+        &self,
+        print: u64,
+        now: Tick,
+        step: impl Fn(&A::State, Tick) -> Step<A::Change>,
+    ) -> Decision {
+        match self.store.on_shard(print, |shard| shard.step(&self.store.common, print, now, step)) {
+            Answer::Decided(decision, _) | Answer::Refused(decision) => decision,
+            _ => Decision::refusal(0, None), // there is no state that such keys could share
         }
     }
 
@@ -487,110 +346,6 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// Whether keys may have this quota: not if it would be one of more than `most` that they ever had.
     pub(crate) fn may_have(&self, quota: Quota, most: u32) -> bool {
         self.store.common.plans.number_within(quota, most).is_some()
-    }
-
-    /// Forgets a key: it starts afresh, and what was taken of it can no longer be given back. Whether it was known.
-    pub fn reset(&self, key: &K) -> bool {
-        let (print, now) = (self.store.seed.print(key), self.store.clock.now());
-        let mut shard = self.store.free_shard(print);
-        let limiter = self.store.own_limiter(&mut shard, print, now);
-        let was_known = shard.reset(&self.store.common, print);
-        drop(shard);
-        if let Some(limiter) = &limiter {
-            limiter.shared.reset(now);
-        }
-        self.store.watchers.tell();
-        was_known || limiter.is_some()
-    }
-
-    /// Changes the quota of all keys that have none of [their own](KeyedBuilder::quota_of). What was used stays used:
-    /// nobody gets a free burst and no debt is forgiven.
-    pub fn set_quota(&self, quota: Quota) {
-        self.set_quota_at(quota, self.now());
-    }
-
-    /// [`set_quota`](Self::set_quota) at an explicit time.
-    pub fn set_quota_at(&self, quota: Quota, now: Tick) {
-        let now = self.tick(now);
-        let _not_while_saving = lock(&self.store.saving);
-        let mut rest = lock(&self.store.rest);
-        rest.set_quota(quota, now, &self.store.common.plans);
-        for shard in &self.store.shards {
-            for times in 0.. {
-                let mut shard = shard.0.lock();
-                if !shard.holds_any() {
-                    shard.set_quota(&self.store.common, quota, now);
-                    break;
-                }
-                drop(shard);
-                give_way(times);
-            }
-        }
-        self.store.lines.set_quota(quota, now);
-        self.store.watchers.tell();
-    }
-
-    /// The quota of keys that have none of their own.
-    pub fn quota(&self) -> Quota {
-        lock(&self.store.rest).quota
-    }
-
-    /// Asks [`quota_of`](KeyedBuilder::quota_of) again for a key that has a new quota by now. What was used stays used.
-    pub fn refresh(&self, key: &K) {
-        self.refresh_at(key, self.now());
-    }
-
-    /// [`refresh`](Self::refresh) at an explicit time.
-    pub fn refresh_at(&self, key: &K, now: Tick) {
-        let (print, plan, now) = (self.store.seed.print(key), self.store.plan(key), self.tick(now));
-        if plan > 0 {
-            self.store.free_shard(print).set_plan(&self.store.common, print, plan, now);
-            self.store.lines.set_plan(print, plan, self.store.common.plans.get(plan).quota, now);
-        }
-    }
-
-    /// Drops what is idle, all at once but holding no shard for long. Not needed: calls do it by the way.
-    pub fn sweep(&self) {
-        self.sweep_at(self.now());
-    }
-
-    /// [`sweep`](Self::sweep) at an explicit time.
-    pub fn sweep_at(&self, now: Tick) {
-        let now = self.tick(now);
-        self.store.sweep_lines(now);
-        for shard in &self.store.shards {
-            self.store.sweep(shard, now);
-        }
-    }
-
-    /// How many keys are remembered.
-    pub fn len(&self) -> usize {
-        self.store.common.room.keys() as usize + self.store.lines.len()
-    }
-
-    /// Whether no key is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// How much memory the table takes. What a sliding log or sub-windows keep for each key comes on top.
-    pub fn bytes(&self) -> usize {
-        self.store.common.room.bytes() as usize
-    }
-
-    /// What was counted so far.
-    pub fn stats(&self) -> Stats {
-        let mut stats = Stats::default();
-        for shard in &self.store.shards {
-            let counts = shard.0.lock().counts();
-            stats.admitted += counts.calls - counts.denied;
-            stats.denied += counts.denied;
-            stats.swept += counts.swept;
-            stats.evicted += counts.evicted;
-            stats.refused += counts.refused;
-            stats.overflowed += counts.overflowed;
-        }
-        stats
     }
 
     /// The clock.
@@ -614,94 +369,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     fn tick(&self, now: Tick) -> Tick {
         self.store.clock.tick(now)
     }
-
-    #[inline]
-    fn decide(&self, key: &K, print: u64, now: impl Fn() -> Tick, ask: Ask, is_patient: bool) -> Decision {
-        let decide = |algorithm: &A, state: &mut A::State, now| {
-            let ask = if is_patient { ask.with_patience(algorithm.patience()) } else { ask };
-            let decision = algorithm.step(state, now, ask);
-            (decision.is_admitted(), decision)
-        };
-        match self.ask(print, &now, decide) {
-            Some(decision) => decision,
-            None => self.take(key, self.tick(now()), ask, is_patient).0,
-        }
-    }
-
-    /// Asks a key that is known, unless somebody must be told of it. The clock is read while the key's line is under way.
-    #[inline(always)]
-    #[allow(clippy::inline_always, reason = "a caller that only wants a yes should not pay for the rest")]
-    fn ask<T>(
-        &self,
-        print: u64,
-        now: impl Fn() -> Tick,
-        decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
-    ) -> Option<T> {
-        let mut shard = self.store.shard(print);
-        let answer = shard.ask(&self.store.common, print, || self.tick(now()), decide)?;
-        drop(shard);
-        Some(answer)
-    }
-
-    #[cold]
-    fn take(&self, key: &K, now: Tick, ask: Ask, is_patient: bool) -> (Decision, Slot<A, C>) {
-        let (decision, slot) = self.take_quietly(key, now, ask, is_patient);
-        self.tell(key, &decision);
-        (decision, slot)
-    }
-
-    fn take_quietly(&self, key: &K, now: Tick, ask: Ask, is_patient: bool) -> (Decision, Slot<A, C>) {
-        let take = |shard: &mut Shard<A>, common: &Common<A>, query| {
-            shard.take(common, Query { is_patient, ..query })
-        };
-        match self.on_shard(key, now, ask, take) {
-            Ok(Answer::Decided(decision, receipt)) => (decision, receipt.map_or(Slot::Nothing, Slot::Here)),
-            Ok(Answer::Refused(decision)) => (decision, Slot::Nothing),
-            Ok(_) => {
-                let decision = lock(&self.store.rest).take(now, ask, is_patient);
-                self.store.shard(self.store.seed.print(key)).overflowed(decision.is_admitted());
-                (decision, Slot::Nothing)
-            }
-            Err(limiter) => {
-                let patience =
-                    if is_patient { limiter.shared.cell.algorithm().patience() } else { ask.patience() };
-                let (decision, slot) = match limiter.reserve_ask(now, ask.with_patience(patience)) {
-                    Ok(turn) => (turn.decision(), Slot::InLine(Box::new(turn))),
-                    Err(Refused(decision)) => (decision, Slot::Nothing),
-                };
-                self.store.shard(self.store.seed.print(key)).count_elsewhere(decision.is_admitted());
-                (decision, slot)
-            }
-        }
-    }
-
-    /// Does something to a key in the table, finding out its plan if that is needed; or answers with the limiter that the
-    /// key has of its own.
-    fn on_shard(
-        &self,
-        key: &K,
-        now: Tick,
-        ask: Ask,
-        act: impl Fn(&mut Shard<A>, &Common<A>, Query) -> Answer,
-    ) -> Result<Answer, OwnLimiter<A, C>> {
-        let Store { seed, common, .. } = &*self.store;
-        let mut query =
-            Query { print: seed.print(key), plan: common.plan_of_new(), now, ask, is_patient: false };
-        loop {
-            let answer = self.store.on_shard(query.print, |shard| {
-                let limiter = self.store.own_limiter(shard, query.print, now);
-                limiter.map_or_else(|| Ok(act(shard, common, query)), Err)
-            })?;
-            if !matches!(answer, Answer::NeedsPlan) {
-                return Ok(answer);
-            }
-            query.plan = Some(self.store.plan(key)); // the caller's function is not called under a lock
-        }
-    }
 }
 
 /// How many keys [`KeyedLimiter::check_many`] has under way at a time.
 const BATCH: usize = 16;
+
 impl<K: ?Sized, A: Held, C: Clock> Clone for KeyedLimiter<K, A, C> {
     /// Another handle on the same store.
     fn clone(&self) -> Self {

@@ -149,6 +149,19 @@ impl Key {
     }
 }
 
+#[cfg(feature = "policy")]
+impl Key {
+    /// The same as the value of a field of a policy, which knows addresses as text; none if there is none.
+    pub(crate) fn value(&self, head: &Head<'_>, clients: &Clients) -> Option<KeyBytes> {
+        if let [Part::Client] = self.parts[..] {
+            let address = clients.network(head)?.addr();
+            return Some(KeyBytes::from_slice(address.to_string().as_bytes()));
+        }
+        let mut bytes = KeyBytes::new();
+        self.add_to(&mut bytes, head, clients).then_some(bytes)
+    }
+}
+
 impl Part {
     /// Lengths in front keep ("ab", "c") and ("a", "bc") apart.
     fn add_with_length(&self, head: &Head<'_>, clients: &Clients, bytes: &mut KeyBytes) -> bool {

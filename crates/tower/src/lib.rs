@@ -22,6 +22,7 @@
 //! - `axum`: knows callers by axum's `ConnectInfo`, and routes by its `MatchedPath`.
 //! - `metrics`: what is decided, by the `metrics` facade.
 //! - `client`: the client layer of `tollgate-flow`.
+//! - `policy`: limits from policy files, which can be replaced while the service runs.
 
 mod body;
 mod client_address;

@@ -136,13 +136,17 @@ impl Limit {
     /// What callers are told of, for each quota: by its name, and by its numbers if there are several.
     pub(crate) fn told(&self) -> Result<Vec<tollgate_http::Limit>, tollgate_http::NameError> {
         let told = |quota: &Quota| {
-            let name =
-                if self.quotas.len() == 1 { self.name.clone() } else { format!("{} {quota}", self.name) };
+            let name = told_as(&self.name, *quota, self.quotas.len());
             Ok(tollgate_http::Limit::new(&name, self.kind, *quota)?.unit(self.unit))
         };
         tollgate_http::Limit::new(&self.name, self.kind, Quota::UNLIMITED)?; // an empty name with numbers is empty, too
         self.quotas.iter().map(told).collect()
     }
+}
+
+/// What callers know a quota by: its limit's name, and its numbers if the limit has several.
+pub(crate) fn told_as(name: &str, quota: Quota, quotas: usize) -> String {
+    if quotas == 1 { name.to_owned() } else { format!("{name} {quota}") }
 }
 
 fn is_below(path: &str, parent: &str) -> bool {

@@ -9,11 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(not(feature = "metrics"))]
-use disabled::add_one;
+pub(crate) use disabled::Watch;
+#[cfg(not(feature = "metrics"))]
+use disabled::{add_near, add_one};
 #[cfg(feature = "metrics")]
-use enabled::add_one;
+pub(crate) use enabled::Watch;
+#[cfg(feature = "metrics")]
+use enabled::{add_near, add_one};
 use tollgate::Sometimes;
-use tollgate::store::StoreError;
+use tollgate::store::{Said, StoreError};
 
 /// What became of a call, as one of its limits sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,9 @@ impl Outcome {
     }
 }
 
+/// A limit is near when less than this part of it is left.
+const NEAR: u64 = 5;
+
 #[derive(Debug)]
 pub(crate) struct Observer {
     domain: Arc<str>,
@@ -67,6 +74,21 @@ impl Observer {
             _ => {}
         }
         add_one(&self.domain, rule, outcome);
+    }
+
+    /// An admission that leaves less than a fifth of its limit.
+    #[inline]
+    pub(crate) fn count_near(&self, rule: &Arc<str>, said: &[Said]) {
+        let is_near = |said: &Said| said.decision.remaining().saturating_mul(NEAR) < said.decision.limit();
+        if said.iter().any(is_near) {
+            add_near(&self.domain, rule);
+        }
+    }
+
+    /// How long a decision took.
+    #[inline]
+    pub(crate) fn decided(&self, watch: &Watch) {
+        watch.stop(&self.domain);
     }
 
     pub(crate) fn store_failed(&self, error: &StoreError, outcome: Outcome) {

@@ -5,6 +5,9 @@
 //! called without another task or clone in between; only if the answer takes a while does a clone wait for it.
 
 mod builder;
+#[cfg(feature = "policy")]
+mod by_policy;
+mod current;
 mod denial;
 mod desk;
 mod error;

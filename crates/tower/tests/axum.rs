@@ -70,3 +70,25 @@ async fn a_matched_route_is_one_key_whatever_is_in_it() {
     assert_eq!(status("/users/2").await, 429);
     assert_eq!(status("/").await, 200);
 }
+
+#[tokio::test]
+async fn nothing_in_the_corpus_of_spoofed_fields_changes_a_key_over_a_socket() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/client-addresses.jsonl");
+    let corpus = std::fs::read_to_string(path).unwrap();
+    let layer = RateLimitLayer::new(daily(1).per(Key::client(), NoKey::Refuse)).unwrap();
+    let url = serve(Router::new().route("/", get(async || "hello")).layer(layer)).await;
+    let client = reqwest::Client::new();
+    assert_eq!(client.get(&url).send().await.unwrap().status(), 200);
+    assert!(corpus.lines().count() >= 200);
+    for line in corpus.lines() {
+        let case: serde_json::Value = serde_json::from_str(line).unwrap();
+        let mut request = client.get(&url);
+        for value in case["lines"].as_array().unwrap() {
+            let bytes: Vec<u8> = value.as_str().unwrap().chars().map(|c| u8::try_from(c).unwrap()).collect();
+            request = request.header(case["field"].as_str().unwrap(), bytes);
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 429, "{line}");
+        response.bytes().await.unwrap(); // so that the connection can be used again
+    }
+}

@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use metrics::{
-    Counter, CounterFn, Gauge, Histogram, Key as MetricKey, KeyName, Metadata, Recorder, SharedString, Unit,
+    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key as MetricKey, KeyName, Metadata, Recorder,
+    SharedString, Unit,
 };
 use tollgate_tower::{Key, Limit, NoKey, Quota, RateLimitLayer};
 use tower_layer::Layer;
@@ -48,23 +49,35 @@ impl CounterFn for One {
     fn absolute(&self, _: u64) {}
 }
 
+/// How many were recorded; how long each took is not for a test to say.
+impl HistogramFn for One {
+    fn record(&self, value: f64) {
+        assert!((0.0..60.0).contains(&value), "{value}");
+        self.increment(1);
+    }
+}
+
+fn name_of(key: &MetricKey) -> String {
+    let labels: Vec<String> =
+        key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+    format!("{} {}", key.name(), labels.join(" "))
+}
+
 impl Recorder for Counts {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &MetricKey, _: &Metadata<'_>) -> Counter {
-        let labels: Vec<String> =
-            key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-        Counter::from_arc(Arc::new(One(self.clone(), format!("{} {}", key.name(), labels.join(" ")))))
+        Counter::from_arc(Arc::new(One(self.clone(), name_of(key))))
     }
 
     fn register_gauge(&self, _: &MetricKey, _: &Metadata<'_>) -> Gauge {
         Gauge::noop()
     }
 
-    fn register_histogram(&self, _: &MetricKey, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
+    fn register_histogram(&self, key: &MetricKey, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(Arc::new(One(self.clone(), name_of(key))))
     }
 }
 
@@ -112,11 +125,15 @@ fn decisions_are_counted_by_domain_rule_and_outcome() {
     let count = |rule: &str, outcome: &str, n| {
         (format!("tollgate_decisions_total domain=shop rule={rule} outcome={outcome}"), n)
     };
+    let near = |rule: &str| (format!("tollgate_near_limit_total domain=shop rule={rule}"), 1);
     let expected = [
+        ("tollgate_decision_duration_seconds domain=shop protocol=http".to_owned(), 4),
         count("all", "allowed", 1),
         count("all", "shadow_denied", 1),
         count("per-token", "allowed", 2),
         count("per-token", "denied", 2),
+        near("all"),
+        near("per-token"),
     ];
     assert_eq!(counts, expected); // and nothing else, so no key
 }

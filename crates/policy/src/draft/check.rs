@@ -1,6 +1,8 @@
 //! What must be right about limits whatever format they came in.
 
-use std::collections::HashMap;
+mod entries;
+
+use std::collections::{HashMap, HashSet};
 
 use tollgate_core::{Kind, Quota};
 
@@ -12,6 +14,9 @@ use crate::suggest::did_you_mean;
 /// Where in the draft each limit is, by its domain and name.
 type Names<'d> = HashMap<(&'d str, &'d str), usize>;
 
+/// The labels in each domain.
+type Labels<'d> = HashSet<(&'d str, &'d str)>;
+
 /// More than anybody needs, and few enough that checking them is no work.
 const MOST_RATES: usize = 16;
 pub(crate) const MOST_FIELDS: usize = 64;
@@ -19,15 +24,17 @@ pub(crate) const MOST_FIELDS: usize = 64;
 /// Everything.
 pub(crate) fn check(draft: &Draft, problems: &mut Problems) {
     check_names(draft, problems);
+    entries::check_places(draft, problems);
     for limit in &draft.limits {
-        for message in contents(limit) {
+        entries::check_expressions(limit, problems);
+        for message in contents(limit).into_iter().chain(entries::contents(limit)) {
             problems.add(|| Problem::new(&limit.place, format!("limit {:?}: {message}", limit.name)));
         }
     }
 }
 
 /// Names, and what refers to them.
-fn check_names(draft: &Draft, problems: &mut Problems) {
+fn check_names<'d>(draft: &'d Draft, problems: &mut Problems) {
     let mut names = Names::new();
     for (index, limit) in draft.limits.iter().enumerate() {
         for (what, name) in [("domain", &limit.domain), ("limit", &limit.name)] {
@@ -45,8 +52,10 @@ fn check_names(draft: &Draft, problems: &mut Problems) {
             });
         }
     }
+    let label = |limit: &'d DraftLimit| Some((limit.domain.as_str(), limit.label.as_deref()?));
+    let labels: Labels<'d> = draft.limits.iter().filter_map(label).collect();
     for limit in &draft.limits {
-        check_replaces(limit, &names, problems);
+        check_replaces(limit, &names, &labels, problems);
     }
     check_circles(draft, &names, problems);
 }
@@ -66,15 +75,17 @@ pub(crate) fn name_problem(what: &str, name: &str) -> Option<String> {
     }
 }
 
-fn check_replaces(limit: &DraftLimit, names: &Names, problems: &mut Problems) {
+fn check_replaces(limit: &DraftLimit, names: &Names, labels: &Labels, problems: &mut Problems) {
     for other in &limit.replaces {
-        if other.name == limit.name {
-            let message = format!("the limit {:?} cannot replace itself", limit.name);
+        let called = (limit.domain.as_str(), other.name.as_str());
+        if limit.is_called(&other.name) {
+            let message = format!("the limit {:?} cannot replace itself", other.name);
             problems.add(|| Problem::new(&other.place, message));
-        } else if !names.contains_key(&(limit.domain.as_str(), other.name.as_str())) {
+        } else if !names.contains_key(&called) && !labels.contains(&called) {
             problems.add(|| {
                 let message = format!("there is no limit {:?} in the domain {:?}", other.name, limit.domain);
-                let known = names.keys().filter(|known| known.0 == limit.domain && known.1 != limit.name);
+                let known = names.keys().chain(labels);
+                let known = known.filter(|known| known.0 == limit.domain && !limit.is_called(known.1));
                 let mut known: Vec<&str> = known.map(|known| known.1).collect();
                 known.sort_unstable();
                 Problem::new(&other.place, message).help(did_you_mean(&other.name, known))
@@ -83,10 +94,12 @@ fn check_replaces(limit: &DraftLimit, names: &Names, problems: &mut Problems) {
     }
 }
 
-/// Limits that replace each other in a circle would all be gone, and nothing would be limited.
+/// Limits that replace each other in a circle would all be gone, and nothing would be limited. Those with entries never meet
+/// for one descriptor, so what they replace is in a call's other descriptors.
 fn check_circles(draft: &Draft, names: &Names, problems: &mut Problems) {
     let replaced = |limit: &DraftLimit| -> Vec<usize> {
-        let others = limit.replaces.iter().filter(|other| other.name != limit.name);
+        let others = limit.replaces.iter();
+        let others = others.filter(|other| other.name != limit.name && limit.entries.is_empty());
         others.filter_map(|other| names.get(&(limit.domain.as_str(), other.name.as_str())).copied()).collect()
     };
     let replaces: Vec<Vec<usize>> = draft.limits.iter().map(replaced).collect();

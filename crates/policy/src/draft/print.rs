@@ -9,27 +9,70 @@ use super::{Draft, DraftLimit};
 use crate::choice::{IfStoreFails, Mode};
 use crate::condition::{Condition, Test};
 use crate::descriptor::DEFAULT_DOMAIN;
+use crate::entries::Entry;
+use crate::expression::Expression;
 use crate::network;
 
 impl fmt::Display for Draft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let common = self.common();
+        for (name, value) in &common {
+            writeln!(f, "{name} = {value}")?;
+        }
         self.limits.iter().enumerate().try_for_each(|(index, limit)| {
-            f.write_str(if index == 0 { "" } else { "\n" })?;
-            print_limit(limit, f)
+            f.write_str(if index == 0 && common.is_empty() { "" } else { "\n" })?;
+            print_limit(limit, &common, f)
         })
     }
 }
 
-fn print_limit(limit: &DraftLimit, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// A setting and its value.
+type Setting = (&'static str, String);
+
+impl Draft {
+    /// The settings that all limits share, where there are several: they may stand at the top.
+    fn common(&self) -> Vec<Setting> {
+        let [first, others @ ..] = &self.limits[..] else { return Vec::new() };
+        let is_common = |setting: &Setting| others.iter().all(|other| file_wide(other).contains(setting));
+        file_wide(first).into_iter().filter(|setting| !others.is_empty() && is_common(setting)).collect()
+    }
+}
+
+/// What may stand at the top of a file, and differs from what it is when nothing is said.
+fn file_wide(limit: &DraftLimit) -> Vec<Setting> {
+    let quoted = |word: &str| format!("\"{word}\"");
+    let all = [
+        ("domain", limit.domain != DEFAULT_DOMAIN, text(&limit.domain)),
+        ("algorithm", limit.kind != Kind::default(), quoted(limit.kind.name())),
+        ("mode", limit.mode != Mode::default(), quoted(limit.mode.name())),
+        (
+            "if_store_fails",
+            limit.if_store_fails != IfStoreFails::default(),
+            quoted(limit.if_store_fails.name()),
+        ),
+        ("once", limit.once, "true".to_owned()),
+        ("count_refused", limit.count_refused, "true".to_owned()),
+    ];
+    all.into_iter().filter(|(_, is_said, _)| *is_said).map(|(name, _, value)| (name, value)).collect()
+}
+
+fn print_limit(limit: &DraftLimit, common: &[Setting], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "[limit.{}]", key(&limit.name))?;
-    if limit.domain != DEFAULT_DOMAIN {
-        writeln!(f, "domain = {}", text(&limit.domain))?;
+    for (name, value) in file_wide(limit).iter().filter(|setting| !common.contains(setting)) {
+        writeln!(f, "{name} = {value}")?;
     }
     for (field, condition) in &limit.conditions {
         writeln!(f, "match.{} = {}", key(field), show_condition(condition))?;
     }
-    if !limit.key.is_empty() {
-        writeln!(f, "key = {}", list(limit.key.iter().map(|field| text(field))))?;
+    let expressions = |all: &[Expression]| list(all.iter().map(|one| text(one.text())));
+    let lists = [
+        ("when", limit.when.is_empty(), expressions(&limit.when)),
+        ("entries", limit.entries.is_empty(), list(limit.entries.iter().map(show_entry))),
+        ("key", limit.key.is_empty(), list(limit.key.iter().map(|field| text(field)))),
+        ("per", limit.per.is_empty(), expressions(&limit.per)),
+    ];
+    for (name, _, value) in lists.iter().filter(|(_, is_empty, _)| !is_empty) {
+        writeln!(f, "{name} = {value}")?;
     }
     writeln!(f, "rate = {}", rates(&limit.rates))?;
     print_choices(limit, f)?;
@@ -43,14 +86,19 @@ fn print_limit(limit: &DraftLimit, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
+fn show_entry(entry: &Entry) -> String {
+    let shown = text(&entry.text);
+    let flags = [("shared", entry.shared), ("in_metrics", entry.in_metrics)];
+    let flags: Vec<&str> = flags.iter().filter(|(_, is_set)| *is_set).map(|(word, _)| *word).collect();
+    if flags.is_empty() {
+        shown
+    } else {
+        format!("{{ entry = {shown}, {} = true }}", flags.join(" = true, "))
+    }
+}
+
 /// What differs from what it is when nothing is said.
 fn print_choices(limit: &DraftLimit, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if limit.kind != Kind::default() {
-        writeln!(f, "algorithm = \"{}\"", limit.kind)?;
-    }
-    if limit.mode != Mode::default() {
-        writeln!(f, "mode = \"{}\"", limit.mode)?;
-    }
     if let Some(field) = &limit.cost {
         writeln!(f, "cost = {}", text(field))?;
     }
@@ -60,8 +108,15 @@ fn print_choices(limit: &DraftLimit, f: &mut fmt::Formatter<'_>) -> fmt::Result 
     if !limit.replaces.is_empty() {
         writeln!(f, "replaces = {}", list(limit.replaces.iter().map(|other| text(&other.name))))?;
     }
-    if limit.if_store_fails != IfStoreFails::default() {
-        writeln!(f, "if_store_fails = \"{}\"", limit.if_store_fails)?;
+    let flags = [(limit.quota_mode, "quota_mode"), (limit.detailed_metric, "detailed_metric")];
+    for (_, word) in flags.iter().filter(|(is_set, _)| *is_set) {
+        writeln!(f, "{word} = true")?;
+    }
+    let metadata = limit.metadata.as_ref().map(ToString::to_string);
+    for (name, said) in [("label", &limit.label), ("id", &limit.id), ("metadata", &metadata)] {
+        if let Some(said) = said {
+            writeln!(f, "{name} = {}", text(said))?;
+        }
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 use tollgate_core::Kind;
+use toml::de::DeValue;
 
 use super::schema;
 use super::{Reader, Reading, Value, in_order};
@@ -36,11 +37,39 @@ pub(super) const FIELDS: &[Field] = &[
         read: conditions,
     },
     Field {
+        name: "when",
+        doc: "Expressions in CEL that must be true as well, for example descriptors[0].path.startsWith('/api/').",
+        file_wide: false,
+        schema: schema::texts,
+        read: when,
+    },
+    Field {
+        name: "entries",
+        doc: "What the limit asks of the descriptor's entries, one after the other, as in Envoy's files: key, or key_value, with stars for any characters. They must be all that the descriptor has. Of the limits with entries only the most specific one applies.",
+        file_wide: false,
+        schema: schema::entries,
+        read: entries,
+    },
+    Field {
+        name: "once",
+        doc: "Whether a call with several descriptors is counted once, by its first, and not for each of them. Expressions then see all of them.",
+        file_wide: true,
+        schema: schema::truth,
+        read: |reader, value, reading| reader.truth(value, &mut reading.limit.once),
+    },
+    Field {
         name: "key",
         doc: "The field, or the fields, whose values say who is counted. Without any, all are counted together. The limit does not apply where one of the fields is missing.",
         file_wide: false,
         schema: schema::texts,
         read: key,
+    },
+    Field {
+        name: "per",
+        doc: "Expressions in CEL whose values say who is counted, beside the fields of the key. The limit does not apply where one needs a field that is missing.",
+        file_wide: false,
+        schema: schema::texts,
+        read: per,
     },
     Field {
         name: "rate",
@@ -58,7 +87,7 @@ pub(super) const FIELDS: &[Field] = &[
     },
     Field {
         name: "mode",
-        doc: "enforce decides, shadow only counts and tells, off is as if the limit were not there.",
+        doc: "enforce decides, shadow only counts and tells, off is as if the limit were not there, but where one with entries is off, a less specific one does not apply either.",
         file_wide: true,
         schema: || schema::choice(&modes()),
         read: mode,
@@ -86,7 +115,7 @@ pub(super) const FIELDS: &[Field] = &[
     },
     Field {
         name: "replaces",
-        doc: "The names of limits of the same domain that do not apply where this one does. A limit in shadow replaces only others in shadow.",
+        doc: "The names or labels of limits of the same domain that do not apply where this one does, for any descriptor of a call. A limit in shadow replaces only others in shadow, unless it has entries.",
         file_wide: false,
         schema: schema::texts,
         read: replaces,
@@ -97,6 +126,48 @@ pub(super) const FIELDS: &[Field] = &[
         file_wide: true,
         schema: || schema::choice(&store_failures()),
         read: if_store_fails,
+    },
+    Field {
+        name: "count_refused",
+        doc: "Whether calls that are refused use up the limit too, each limit for itself, as Envoy's service counts.",
+        file_wide: true,
+        schema: schema::truth,
+        read: |reader, value, reading| reader.truth(value, &mut reading.limit.count_refused),
+    },
+    Field {
+        name: "quota_mode",
+        doc: "Whether the limit refuses a call only if all others like it refuse it too.",
+        file_wide: false,
+        schema: schema::truth,
+        read: |reader, value, reading| reader.truth(value, &mut reading.limit.quota_mode),
+    },
+    Field {
+        name: "detailed_metric",
+        doc: "Whether the limit's name in metrics has the values of all entries.",
+        file_wide: false,
+        schema: schema::truth,
+        read: |reader, value, reading| reader.truth(value, &mut reading.limit.detailed_metric),
+    },
+    Field {
+        name: "label",
+        doc: "What callers are told the limit is called; several may have one label. Without it they are told its name, unless it has entries.",
+        file_wide: false,
+        schema: schema::text,
+        read: |reader, value, reading| reading.limit.label = reader.text(value, "a label"),
+    },
+    Field {
+        name: "id",
+        doc: "What programs call the limit; expressions see it as limit.id.",
+        file_wide: false,
+        schema: schema::text,
+        read: |reader, value, reading| reading.limit.id = reader.text(value, "an id"),
+    },
+    Field {
+        name: "metadata",
+        doc: "Whatever else belongs to the limit and comes with its answers, as JSON in a text.",
+        file_wide: false,
+        schema: schema::text,
+        read: metadata,
     },
 ];
 
@@ -132,6 +203,33 @@ fn conditions(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
         if let Some(condition) = reader.condition(value) {
             reading.limit.conditions.push((field.get_ref().clone().into_owned(), condition));
         }
+    }
+}
+
+fn when(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
+    reading.limit.when = reader.expressions(value);
+}
+
+fn per(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
+    reading.limit.per = reader.expressions(value);
+}
+
+fn entries(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
+    reading.limit.entries = match value.get_ref() {
+        DeValue::Array(values) if values.is_empty() => {
+            reader.problem(value.span(), "expected at least one entry, found an empty list", None);
+            Vec::new()
+        }
+        DeValue::Array(values) => values.iter().filter_map(|value| reader.entry(value)).collect(),
+        _ => reader.entry(value).into_iter().collect(),
+    };
+}
+
+fn metadata(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
+    let Some(text) = reader.text(value, "JSON in a text") else { return };
+    match serde_json::from_str(&text) {
+        Ok(json) => reading.limit.metadata = Some(json),
+        Err(error) => reader.problem(value.span(), format!("this is not JSON: {error}"), None),
     }
 }
 

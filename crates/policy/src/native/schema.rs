@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::LIMIT;
 use super::fields::{FIELDS, Field};
-use super::values::WORDS;
+use super::values::{ENTRY_WORDS, WORDS};
 
 /// A rate. It refuses less than the parser does; what it accepts beyond that, the parser refuses with better words.
 const RATE: &str = r"^\s*([Uu][Nn][Ll][Ii][Mm][Ii][Tt][Ee][Dd]|[0-9][0-9_]*\s*(/|\sper\s)\s*([0-9_]*\.?[0-9]*\s*)([a-zµμ]+)(\s+burst\s+[0-9][0-9_]*)?)\s*$";
@@ -12,7 +12,7 @@ const RATE: &str = r"^\s*([Uu][Nn][Ll][Ii][Mm][Ii][Tt][Ee][Dd]|[0-9][0-9_]*\s*(/
 /// The JSON schema of a policy file (draft 7, which editors understand best).
 ///
 /// It knows every field and every word; what only the whole file can tell, such as a name that does not exist, only
-/// [`read`](super::read) finds.
+/// [`read`](crate::read) finds.
 pub fn schema() -> Json {
     let mut file = properties(FIELDS.iter().filter(|field| field.file_wide));
     let limit = json!({
@@ -56,6 +56,21 @@ pub(super) fn name() -> Json {
 
 pub(super) fn text() -> Json {
     json!({ "type": "string" })
+}
+
+pub(super) fn truth() -> Json {
+    json!({ "type": "boolean" })
+}
+
+pub(super) fn entries() -> Json {
+    let [entry, shared, in_metrics] = ENTRY_WORDS;
+    let long = json!({
+        "type": "object",
+        "properties": { entry: { "type": "string", "minLength": 1 }, shared: truth(), in_metrics: truth() },
+        "required": [entry],
+        "additionalProperties": false,
+    });
+    one_or_more(&json!({ "anyOf": [{ "type": "string", "minLength": 1 }, long] }))
 }
 
 pub(super) fn texts() -> Json {

@@ -8,6 +8,8 @@ use toml::de::DeValue;
 use super::{Reader, Value, in_order};
 use crate::condition::{Condition, Test};
 use crate::draft::MOST_FIELDS;
+use crate::entries::Entry;
+use crate::expression::Expression;
 use crate::network;
 use crate::pattern::Pattern;
 use crate::suggest::did_you_mean;
@@ -38,6 +40,46 @@ impl Reader {
             self.problem(value.span(), format!("expected {expected}, found an empty list"), None);
         }
         values.iter().filter_map(|value| Some((self.text(value, expected)?, value.span()))).collect()
+    }
+
+    pub(super) fn truth(&mut self, value: &Value<'_>, into: &mut bool) {
+        match value.get_ref() {
+            DeValue::Boolean(truth) => *into = *truth,
+            _ => self.expected(value, "true or false", None),
+        }
+    }
+
+    pub(super) fn expressions(&mut self, value: &Value<'_>) -> Vec<Expression> {
+        let texts = self.texts(value, "an expression in CEL, or a list of them");
+        texts.into_iter().map(|(text, span)| Expression::new(text, self.place(span))).collect()
+    }
+
+    /// An entry as a text, or as a table.
+    pub(super) fn entry(&mut self, value: &Value<'_>) -> Option<Entry> {
+        const EXPECTED: &str = "an entry such as \"path_/login\" or { entry = \"path_/*\", shared = true }";
+        let Some(table) = value.get_ref().as_table() else {
+            return self.text(value, EXPECTED).map(Entry::new);
+        };
+        let Some(text) = table.get("entry") else {
+            self.problem(value.span(), format!("expected {EXPECTED}"), None);
+            return None;
+        };
+        let mut entry = Entry::new(self.text(text, "an entry such as \"path_/*\"")?);
+        for (name, value) in in_order(table) {
+            match name.get_ref().as_ref() {
+                "entry" => {}
+                "shared" => self.truth(value, &mut entry.shared),
+                "in_metrics" => self.truth(value, &mut entry.in_metrics),
+                word => {
+                    let message = format!(
+                        "unknown word {word:?} for an entry; expected one of {}",
+                        ENTRY_WORDS.join(", ")
+                    );
+                    self.problem(name.span(), message, did_you_mean(word, ENTRY_WORDS));
+                }
+            }
+        }
+        Some(entry)
     }
 
     /// Names of fields; none is empty, none stands there twice.
@@ -184,6 +226,9 @@ fn any_of(tests: Vec<Test>) -> Option<Condition> {
 
 /// What a condition in long form may contain.
 pub(super) const WORDS: [&str; 4] = ["is", "like", "network", "absent"];
+
+/// What an entry in long form may contain.
+pub(super) const ENTRY_WORDS: [&str; 3] = ["entry", "shared", "in_metrics"];
 
 /// What a value is, in words.
 pub(super) fn found(value: &DeValue<'_>) -> String {

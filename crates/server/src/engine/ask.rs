@@ -57,6 +57,13 @@ pub enum AskError {
         /// The field.
         field: String,
     },
+    /// Nobody can tell whether a limit applies.
+    Expression {
+        /// The limit.
+        limit: String,
+        /// What is wrong with its expression, or with what it looks at.
+        why: String,
+    },
     /// Too much is held already.
     TooManyHeld {
         /// How much can be.
@@ -69,6 +76,10 @@ impl AskError {
         let field = limit.cost_field().unwrap_or_default().to_owned();
         Self::Cost { ask, limit: limit.name().to_owned(), field }
     }
+
+    pub(super) fn expression(limit: &Limit, why: &str) -> Self {
+        Self::Expression { limit: limit.name().to_owned(), why: why.to_owned() }
+    }
 }
 
 impl fmt::Display for AskError {
@@ -77,6 +88,9 @@ impl fmt::Display for AskError {
             Self::Cost { limit, field, .. } => {
                 write!(f, "limit {limit:?} reads the cost from field {field:?}, ")?;
                 write!(f, "which must be a whole number from 0 to {}", u64::MAX)
+            }
+            Self::Expression { limit, why } => {
+                write!(f, "nobody can tell whether limit {limit:?} applies: {why}")
             }
             Self::TooManyHeld { most } => {
                 write!(

@@ -1,21 +1,21 @@
 //! Who decides for one connection.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
-use smallvec::SmallVec;
-use tollgate::store::{Hit, Mode, Rule, Store, StoreError};
+use tollgate::store::{Mode, Rule, Store};
 use tollgate::{Kind, Quota};
-use tollgate_policy::{Cost, Descriptor, IfStoreFails, Scratch};
+use tollgate_policy::IfStoreFails;
 
 use super::Engine;
-use super::ask::{Ask, AskError, Subject};
-use super::loaded::{Loaded, Opened, Told};
+use super::ask::{Ask, AskError};
+use super::case::Case;
+use super::loaded::{Loaded, Opened};
+use super::notes::Notes;
 use super::permits::{Held, PermitId};
-use super::ruling::{Basis, Finding, Ruling, findings};
+use super::ruling::Ruling;
 
 /// How many limits of its caller's own a clerk remembers.
 const REMEMBERED: usize = 8;
@@ -28,30 +28,6 @@ pub struct Clerk<S: Store> {
     /// The caller's own limits, the one opened last in the last place.
     opened: Vec<Arc<Opened<S>>>,
 }
-
-/// What is written down while a call is looked at.
-#[derive(Default)]
-struct Notes {
-    scratch: Scratch,
-    enforced: Vec<Want>,
-    shadow: Vec<Want>,
-    keys: Vec<u8>,
-}
-
-/// What an ask wants of one limit.
-struct Want {
-    ask: usize,
-    /// The number of the rates in the policy; none if the ask names its limit itself.
-    number: Option<usize>,
-    key: Range<usize>,
-    cost: u64,
-}
-
-/// What all limits together say of a call.
-pub(super) type Findings<'a> = SmallVec<[Finding<'a>; 2]>;
-
-/// A hit, and what there is to tell of its limit.
-pub(super) type Hits<'a, L> = SmallVec<[Hit<'a, L>; 4]>;
 
 impl<S: Store> Clerk<S> {
     pub(super) fn new(engine: &Engine<S>) -> Self {
@@ -76,14 +52,41 @@ impl<S: Store> Clerk<S> {
         mode: Mode,
         asks: &'a [Ask<'a, S>],
     ) -> Result<Ruling<'a>, AskError> {
+        self.decide_by(|_| mode, asks).await
+    }
+
+    /// Decides about several asks together, and does with each what its own mode says; those without one are taken. What is to
+    /// be taken is taken if nothing of all that is asked refuses.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
+    ///
+    /// # Cancel safety
+    /// What had been taken by then stays taken.
+    pub async fn decide_each<'a>(
+        &'a mut self,
+        modes: &[Mode],
+        asks: &'a [Ask<'a, S>],
+    ) -> Result<Ruling<'a>, AskError> {
+        self.decide_by(|ask| modes.get(ask).copied().unwrap_or(Mode::Take), asks).await
+    }
+
+    async fn decide_by<'a>(
+        &'a mut self,
+        mode: impl Fn(usize) -> Mode,
+        asks: &'a [Ask<'a, S>],
+    ) -> Result<Ruling<'a>, AskError> {
         let Self { engine, current, notes, .. } = self;
-        let case = Case::new(engine, current.load(), notes, asks)?;
-        let enforced = case.decide(mode, &case.notes.enforced, false).await;
-        case.conclude(mode, enforced).await
+        let case = Case::new(engine, current.load(), notes, mode, asks)?;
+        let mut so_far = case.begin().await;
+        let mode = so_far.mode();
+        so_far.add(case.decide(mode, case.enforced()).await);
+        case.conclude(so_far).await
     }
 
     /// Decides as [`Mode::Take`] does; what was allowed is held for `span`, in which it can be
-    /// [settled](Engine::settle) with what it really cost.
+    /// [settled](Engine::settle) with what it really cost. Limits that count what they refuse, and those of which one is
+    /// enough, keep what they have counted.
     ///
     /// # Errors
     /// As [`decide`](Self::decide), or if too much is held already.
@@ -96,10 +99,15 @@ impl<S: Store> Clerk<S> {
         span: Duration,
     ) -> Result<(Ruling<'a>, Option<PermitId>), AskError> {
         let Self { engine, current, notes, .. } = self;
-        let case = Case::new(engine, current.load(), notes, asks)?;
+        let case = Case::new(engine, current.load(), notes, |_| Mode::Take, asks)?;
         engine.shared.permits.has_room()?;
-        let (enforced, held) = case.acquire(&case.notes.enforced).await;
-        let ruling = case.conclude(Mode::Take, enforced).await?;
+        let mut so_far = case.begin().await;
+        let (enforced, held) = match so_far.mode() {
+            Mode::Take => case.acquire(case.enforced()).await,
+            mode => (case.decide(mode, case.enforced()).await, Held::nothing()),
+        };
+        so_far.add(enforced);
+        let ruling = case.conclude(so_far).await?;
         let id = if ruling.is_allowed() { Some(engine.shared.permits.insert(held, span)) } else { None };
         Ok((ruling, id))
     }
@@ -107,14 +115,27 @@ impl<S: Store> Clerk<S> {
     /// A limit of the caller's own, which no policy has. `family` says who opens such limits: it is their domain, and they are
     /// counted under this name alone, since strangers may choose the other.
     pub fn open(&mut self, family: &'static str, name: &str, kind: Kind, quota: Quota) -> Arc<Opened<S>> {
-        let is_it = |opened: &Arc<Opened<S>>| {
-            let Told { rule, .. } = opened.told();
+        let is_it = |rule: &Rule| {
             rule.quotas() == [quota] && rule.domain() == family && rule.name() == name && rule.kind() == kind
         };
-        if let Some(known) = self.opened.iter().rev().find(|opened| is_it(opened)) {
-            return Arc::clone(known);
-        }
-        let rule = Rule::new(family, name, quota).with_kind(kind);
+        self.known(is_it)
+            .unwrap_or_else(|| self.open_new(family, Rule::new(family, name, quota).with_kind(kind)))
+    }
+
+    /// A limit of the caller's own whose quota may be [another](Rule::floating) for every call. `family` is its name, too.
+    #[inline]
+    pub fn open_floating(&mut self, family: &'static str, quota: Quota) -> Arc<Opened<S>> {
+        self.known(|rule| rule.quotas() == [quota] && rule.is_floating() && rule.domain() == family)
+            .unwrap_or_else(|| self.open_new(family, Rule::floating(family, family, quota)))
+    }
+
+    #[inline]
+    fn known(&self, is_it: impl Fn(&Rule) -> bool) -> Option<Arc<Opened<S>>> {
+        self.opened.iter().rev().find(|opened| is_it(&opened.told().rule)).cloned()
+    }
+
+    #[cold]
+    fn open_new(&mut self, family: &'static str, rule: Rule) -> Arc<Opened<S>> {
         let tally = self.engine.tally(family, "");
         let opened = Opened::new(self.engine.store(), rule, IfStoreFails::default(), tally);
         if self.opened.len() == REMEMBERED {
@@ -123,149 +144,6 @@ impl<S: Store> Clerk<S> {
         self.opened.push(Arc::new(opened));
         Arc::clone(&self.opened[self.opened.len() - 1])
     }
-}
-
-/// Some asks, and what they want.
-struct Case<'a, S: Store> {
-    engine: &'a Engine<S>,
-    loaded: &'a Loaded<S>,
-    notes: &'a Notes,
-    asks: &'a [Ask<'a, S>],
-}
-
-impl<'a, S: Store> Case<'a, S> {
-    fn new(
-        engine: &'a Engine<S>,
-        loaded: &'a Loaded<S>,
-        notes: &'a mut Notes,
-        asks: &'a [Ask<'a, S>],
-    ) -> Result<Self, AskError> {
-        notes.read(loaded, asks)?;
-        Ok(Self { engine, loaded, notes, asks })
-    }
-
-    fn opened(&self, want: &Want) -> &'a Opened<S> {
-        match (want.number, &self.asks[want.ask].subject) {
-            (Some(number), _) => &self.loaded.opened()[number],
-            (None, Subject::Limit(opened, _)) => opened,
-            (None, Subject::Policy(..)) => unreachable!("what a policy wants has a number"),
-        }
-    }
-
-    fn hit(&self, want: &Want) -> Hit<'a, S::Limit> {
-        Hit { limit: self.opened(want).limit(), key: &self.notes.keys[want.key.clone()], cost: want.cost }
-    }
-
-    fn hits(&self, wants: &[Want]) -> Hits<'a, S::Limit> {
-        wants.iter().map(|want| self.hit(want)).collect()
-    }
-
-    /// What the limits of `wants` say, whoever decides.
-    async fn decide(&self, mode: Mode, wants: &[Want], is_shadow: bool) -> Findings<'a> {
-        let hits = self.hits(wants);
-        if hits.is_empty() {
-            return Findings::new();
-        }
-        let of = |hit: usize| (wants[hit].ask, self.opened(&wants[hit]).told(), is_shadow);
-        match self.engine.store().decide(mode, &hits).await {
-            Ok(answer) => findings(&answer, mode, Basis::Store, of).collect(),
-            Err(error) => self.fall_back(mode, &hits, &error, of),
-        }
-    }
-
-    fn fall_back(
-        &self,
-        mode: Mode,
-        hits: &[Hit<'a, S::Limit>],
-        error: &StoreError,
-        of: impl Fn(usize) -> (usize, &'a Told, bool) + Copy,
-    ) -> Findings<'a> {
-        let nodes = self.engine.store().nodes();
-        self.engine.shared.fallback.decide(mode, hits, nodes, error, of)
-    }
-
-    async fn acquire(&self, wants: &[Want]) -> (Findings<'a>, Held<S>) {
-        let hits = self.hits(wants);
-        let asks = wants.iter().map(|want| (want.ask, want.cost)).collect();
-        if hits.is_empty() {
-            return (Findings::new(), Held::nothing());
-        }
-        let of = |hit: usize| (wants[hit].ask, self.opened(&wants[hit]).told(), false);
-        match self.engine.store().acquire(&hits).await {
-            Ok((answer, permit)) => {
-                (findings(&answer, Mode::Take, Basis::Store, of).collect(), Held::new(permit, asks))
-            }
-            Err(error) => (self.fall_back(Mode::Take, &hits, &error, of), Held::nothing()),
-        }
-    }
-
-    /// Adds what limits in shadow say, and counts all of it. Each of those decides for itself: none is enforced, so none keeps
-    /// another from counting. They do not see what is refused anyway, unless that counts too.
-    async fn conclude(&self, mode: Mode, enforced: Findings<'a>) -> Result<Ruling<'a>, AskError> {
-        let mut ruling = Ruling::new(enforced);
-        if !self.notes.shadow.is_empty() && (ruling.is_allowed() || mode == Mode::Count) {
-            let mut all = ruling.into_findings();
-            for want in &self.notes.shadow {
-                all.extend(self.decide(mode, std::slice::from_ref(want), true).await);
-            }
-            ruling = Ruling::new(all);
-        }
-        if matches!(mode, Mode::Take | Mode::Count) {
-            ruling.count();
-        }
-        Ok(ruling)
-    }
-}
-
-impl Notes {
-    /// Notes what the asks want.
-    fn read<S: Store>(&mut self, loaded: &Loaded<S>, asks: &[Ask<'_, S>]) -> Result<(), AskError> {
-        self.enforced.clear();
-        self.shadow.clear();
-        self.keys.clear();
-        for (place, ask) in asks.iter().enumerate() {
-            match &ask.subject {
-                &Subject::Policy(domain, fields) => {
-                    let mut descriptor = Descriptor::in_domain(domain);
-                    for (name, value) in fields {
-                        descriptor.push(name, value);
-                    }
-                    self.read_policy(loaded, place, &descriptor, ask.cost)?;
-                }
-                Subject::Limit(_, key) => {
-                    let key = note_key(&mut self.keys, key);
-                    self.enforced.push(Want { ask: place, number: None, key, cost: ask.cost });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn read_policy<S: Store>(
-        &mut self,
-        loaded: &Loaded<S>,
-        ask: usize,
-        descriptor: &Descriptor<'_>,
-        asked: u64,
-    ) -> Result<(), AskError> {
-        for found in loaded.policy().matching(descriptor, &mut self.scratch).iter() {
-            let cost = match found.cost() {
-                Cost::Asked => asked,
-                Cost::Said(cost) => cost,
-                Cost::Unreadable => return Err(AskError::cost(ask, found.limit())),
-            };
-            let key = note_key(&mut self.keys, found.key());
-            let want = Want { ask, number: Some(found.rates().number()), key, cost };
-            if found.is_shadow() { self.shadow.push(want) } else { self.enforced.push(want) }
-        }
-        Ok(())
-    }
-}
-
-fn note_key(keys: &mut Vec<u8>, key: &[u8]) -> Range<usize> {
-    let start = keys.len();
-    keys.extend_from_slice(key);
-    start..keys.len()
 }
 
 impl<S: Store> fmt::Debug for Clerk<S> {

@@ -4,9 +4,8 @@ use tollgate::store::{Answer, Hit, MemoryStore, Mode, Rule, Store, StoreError};
 use tollgate::{Decision, Verdict};
 use tollgate_policy::IfStoreFails;
 
-use super::clerk::{Findings, Hits};
-use super::loaded::Told;
-use super::ruling::{Basis, Finding, findings};
+use super::case::{Findings, Hits};
+use super::ruling::{About, Basis, Finding, findings};
 
 /// Decides by the choice of every limit, with a state of its own for those that want one.
 #[derive(Debug, Default)]
@@ -21,10 +20,10 @@ impl Fallback {
         hits: &[Hit<'_, L>],
         nodes: u32,
         error: &StoreError,
-        of: impl Fn(usize) -> (usize, &'a Told, bool) + Copy,
+        of: impl Fn(usize) -> About<'a> + Copy,
     ) -> Findings<'a> {
         tracing::warn!(%error, "the store cannot tell: every limit decides by its if_store_fails");
-        let choice = |hit: usize| of(hit).1.if_store_fails;
+        let choice = |hit: usize| of(hit).limit.if_store_fails;
         let mut all = Findings::new();
         let is_refused = (0..hits.len()).any(|hit| choice(hit) == IfStoreFails::Deny);
         for (hit, wanted) in hits.iter().enumerate() {
@@ -49,7 +48,7 @@ impl Fallback {
         hits: &[Hit<'_, L>],
         local: &[usize],
         nodes: u32,
-        of: impl Fn(usize) -> (usize, &'a Told, bool) + Copy,
+        of: impl Fn(usize) -> About<'a> + Copy,
         all: &mut Findings<'a>,
     ) {
         let share = |hit: usize| self.store.open(&hits[hit].limit.as_ref().share(nodes));
@@ -68,14 +67,13 @@ impl Fallback {
 }
 
 /// What is said without looking at any state.
-fn without_state(of: (usize, &Told, bool), cost: u64, basis: Basis, verdict: Verdict) -> Finding<'_> {
-    let (ask, limit, is_shadow) = of;
-    let capacity = limit.rule.quotas()[0].burst_size();
+fn without_state(about: About<'_>, cost: u64, basis: Basis, verdict: Verdict) -> Finding<'_> {
+    let capacity = about.limit.rule.quotas()[0].burst_size();
     let decision = match verdict {
         Verdict::Allow => Decision::new(Verdict::Allow, capacity, capacity, 0, 0),
         _ => Decision::refusal(capacity, Some(RETRY)),
     };
-    Finding { ask, limit, quota: 0, cost, decision, is_shadow, basis }
+    about.finding(0, cost, decision, basis)
 }
 
 /// When to come back while the store is away: soon, since it may be back by then.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::Value as Json;
 use tollgate::store::{Rule, Store};
 use tollgate_policy::{IfStoreFails, Limit, Policy, Rates};
 
@@ -27,6 +28,10 @@ pub struct Opened<S: Store> {
 pub struct Told {
     /// Which limit it is.
     pub rule: Rule,
+    /// What callers are told it is called.
+    pub label: Option<Arc<str>>,
+    /// Whatever else belongs to it.
+    pub metadata: Option<Json>,
     /// Who looks when the store cannot tell.
     pub if_store_fails: IfStoreFails,
     /// As callers are told of it in fields, for each quota; none if its name cannot be said there.
@@ -40,7 +45,10 @@ impl<S: Store> Loaded<S> {
             let rule = rule(limit, rates);
             let names = (rule.domain().into(), rule.name().into());
             let tally = Arc::clone(tallies.entry(names).or_default());
-            Opened::new(store, rule, limit.if_store_fails(), tally)
+            let mut opened = Opened::new(store, rule, limit.if_store_fails(), tally);
+            opened.told.label = limit.label().map(Arc::from);
+            opened.told.metadata = limit.metadata().cloned();
+            opened
         });
         let opened = opened.collect();
         Self { policy, opened }
@@ -64,11 +72,18 @@ fn rule(limit: &Limit, rates: &Rates) -> Rule {
     more.iter().fold(rule, |rule, quota| rule.with_quota(*quota))
 }
 
+impl Told {
+    /// What was counted of it.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+}
+
 impl<S: Store> Opened<S> {
     pub(super) fn new(store: &S, rule: Rule, if_store_fails: IfStoreFails, tally: Arc<Tally>) -> Self {
         let limit = store.open(&rule);
         let fields = fields(&rule).unwrap_or_default();
-        Self { limit, told: Told { rule, if_store_fails, fields, tally } }
+        Self { limit, told: Told { rule, label: None, metadata: None, if_store_fails, fields, tally } }
     }
 
     /// The limit in the store.

@@ -29,8 +29,12 @@ pub struct Finding<'a> {
     pub cost: u64,
     /// What it says.
     pub decision: Decision,
+    /// What was to be done.
+    pub mode: Mode,
     /// Whether it only tells.
     pub is_shadow: bool,
+    /// Whether it refuses the call only together with all others like it.
+    pub is_quota: bool,
     /// Who said so.
     pub basis: Basis,
 }
@@ -62,7 +66,7 @@ impl Basis {
 
 impl<'a> Ruling<'a> {
     pub(super) fn new(findings: SmallVec<[Finding<'a>; 2]>) -> Self {
-        let is_allowed = !findings.iter().any(|finding| !finding.is_shadow && finding.is_refusal());
+        let is_allowed = !is_refused(findings.iter());
         Self { findings, is_allowed }
     }
 
@@ -130,7 +134,7 @@ impl Finding<'_> {
             return None; // it would have let pass what others refused
         }
         Some(match self.basis {
-            Basis::Store if self.is_shadow && refuses => Outcome::ShadowDenied,
+            Basis::Store if is_allowed && refuses => Outcome::ShadowDenied,
             Basis::Store if refuses => Outcome::Denied,
             Basis::Store => Outcome::Allowed,
             Basis::Local if refuses => Outcome::ErrorLocalDenied,
@@ -142,11 +146,12 @@ impl Finding<'_> {
 }
 
 impl Ruling<'_> {
-    /// Adds it to what is counted of every limit: a limit with several quotas once.
+    /// Adds it to what is counted of every limit: a limit with several quotas once. Looking, charging and giving back are no calls.
     pub(super) fn count(&self) {
         for of_limit in self.findings.chunk_by(|a, b| a.ask == b.ask && std::ptr::eq(a.limit, b.limit)) {
             let finding = of_limit.iter().find(|finding| finding.is_refusal()).unwrap_or(&of_limit[0]);
-            if let Some(outcome) = finding.outcome(self.is_allowed) {
+            let is_call = matches!(finding.mode, Mode::Take | Mode::Count);
+            if let Some(outcome) = finding.outcome(self.is_allowed).filter(|_| is_call) {
                 let is_near = outcome == Outcome::Allowed && of_limit.iter().any(Finding::is_near);
                 finding.limit.tally.count(outcome, finding.cost, is_near);
             }
@@ -154,19 +159,52 @@ impl Ruling<'_> {
     }
 }
 
-/// What a store said of some hits, each with its place among the asks. If they were to be taken together and were refused, what
-/// those say that would have admitted is as if they had not been asked.
+/// What there is to tell of a hit, besides what was said.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About<'a> {
+    pub(super) ask: usize,
+    pub(super) limit: &'a Told,
+    /// What was to be done.
+    pub(super) mode: Mode,
+    pub(super) is_shadow: bool,
+    pub(super) is_quota: bool,
+}
+
+impl<'a> About<'a> {
+    pub(super) fn finding(self, quota: usize, cost: u64, decision: Decision, basis: Basis) -> Finding<'a> {
+        let Self { ask, limit, mode, is_shadow, is_quota } = self;
+        Finding { ask, limit, quota, cost, decision, mode, is_shadow, is_quota, basis }
+    }
+}
+
+/// What a store said of some hits, each with its place among the asks. Of those that were to be taken and were not, since
+/// something else refused, what they say is as if they had not been asked.
 pub(super) fn findings<'a>(
     answer: &Answer,
     mode: Mode,
     basis: Basis,
-    of: impl Fn(usize) -> (usize, &'a Told, bool),
+    of: impl Fn(usize) -> About<'a>,
 ) -> impl Iterator<Item = Finding<'a>> {
-    let is_untaken = mode == Mode::Take && !answer.is_admitted();
+    let is_taken = mode != Mode::Peek && answer.is_admitted();
     answer.each().iter().map(move |said| {
-        let (ask, limit, is_shadow) = of(said.hit as usize);
-        let (quota, cost) = (said.quota as usize, said.cost);
-        let decision = if is_untaken { said.untaken(&limit.rule) } else { said.decision };
-        Finding { ask, limit, quota, cost, decision, is_shadow, basis }
+        let about = of(said.hit as usize);
+        let is_untaken = about.mode == Mode::Take && !is_taken;
+        let decision = if is_untaken { said.untaken(&about.limit.rule) } else { said.decision };
+        about.finding(said.quota as usize, said.cost, decision, basis)
     })
+}
+
+/// Whether a call is refused: if a limit that is enforced refuses, or if there are quotas and none is left.
+pub(super) fn is_refused<'f, 'a: 'f>(findings: impl Iterator<Item = &'f Finding<'a>> + Clone) -> bool {
+    let enforced = findings.filter(|finding| !finding.is_shadow);
+    if enforced.clone().any(|finding| !finding.is_quota && finding.is_refusal()) {
+        return true;
+    }
+    let quotas = enforced.filter(|finding| finding.is_quota);
+    let is_over = |quota: &Finding<'_>| {
+        quotas.clone().any(|other| {
+            other.is_refusal() && other.ask == quota.ask && std::ptr::eq(other.limit, quota.limit)
+        })
+    };
+    quotas.clone().next().is_some() && quotas.clone().all(is_over)
 }

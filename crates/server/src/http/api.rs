@@ -19,6 +19,7 @@ use super::route::Route;
 use crate::access::Scopes;
 use crate::engine::Clerk;
 use crate::metrics::{Meter, Metrics};
+use crate::rls::{self, RlsOptions};
 
 /// What the API understands, for programs to read.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -50,6 +51,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub struct HttpApi {
     limits: HttpLimits,
     scopes: Scopes,
+    rls: Option<RlsOptions>,
     metrics: Metrics,
     meter: Arc<Meter>,
 }
@@ -58,7 +60,7 @@ impl HttpApi {
     /// All of the API, with the default limits.
     pub fn new(metrics: Metrics) -> Self {
         let meter = metrics.meter("http");
-        Self { limits: HttpLimits::default(), scopes: Scopes::ALL, metrics, meter }
+        Self { limits: HttpLimits::default(), scopes: Scopes::ALL, rls: None, metrics, meter }
     }
 
     /// With other limits.
@@ -71,6 +73,12 @@ impl HttpApi {
     #[must_use]
     pub fn scopes(self, scopes: Scopes) -> Self {
         Self { scopes, ..self }
+    }
+
+    /// Also with `POST /json` and `GET /healthcheck`, as Envoy's own rate limit service has them.
+    #[must_use]
+    pub fn rls(self, options: RlsOptions) -> Self {
+        Self { rls: Some(options), ..self }
     }
 
     /// Answers a request of somebody who may do all of it.
@@ -104,8 +112,10 @@ impl HttpApi {
     /// Which request it is, if its head makes sense.
     pub(super) fn admit(&self, head: &Parts) -> Result<Route, Refusal> {
         has_fitting_headers(head, &self.limits)?;
-        let route = Route::find(head, self.scopes)?;
-        if route.is_post() { is_json(head).map(|()| route) } else { Ok(route) }
+        let route = Route::find(head, self.scopes, self.rls.is_some())?;
+        // Where Envoy's own service does not look at the content type, people send any.
+        let is_checked = route.is_post() && route != Route::RateLimit;
+        if is_checked { is_json(head).map(|()| route) } else { Ok(route) }
     }
 
     /// Answers a request that was admitted.
@@ -136,11 +146,28 @@ impl HttpApi {
             Route::OpenApi => Ok(answer(JSON, OPENAPI)),
             Route::Health => Ok(answer(JSON, r#"{"status":"ok"}"#)),
             Route::Ready => ready(is_draining),
+            Route::RateLimit => Ok(self.rate_limit(clerk, scopes, body).await),
+            Route::RateLimitHealth => {
+                let (status, text) = rls::healthcheck(is_draining);
+                Ok(with_status(status, HeaderValue::from_static("text/plain"), text))
+            }
             Route::Metrics => {
                 let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
                 Ok(answer(content_type, self.metrics.text(clerk.engine()).await))
             }
         }
+    }
+
+    async fn rate_limit<S: Store>(
+        &self,
+        clerk: &mut Clerk<S>,
+        scopes: Scopes,
+        body: &[u8],
+    ) -> Response<Bytes> {
+        let started = self.meter.now();
+        let (status, json) = rls::answer_json(clerk, self.rls.unwrap_or_default(), scopes, body).await;
+        self.meter.observe(1, self.meter.now().since(started));
+        with_status(status, JSON, json)
     }
 
     async fn reset<S: Store>(&self, clerk: &mut Clerk<S>, body: &[u8]) -> Result<Response<Bytes>, Refusal> {
@@ -186,6 +213,12 @@ fn json(shown: &impl Serialize) -> Response<Bytes> {
 fn answer(content_type: HeaderValue, body: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+fn with_status(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = answer(content_type, body);
+    *response.status_mut() = status;
     response
 }
 

@@ -17,6 +17,7 @@ use settlement::SettlementSeed;
 
 /// What is checked: one, or several one after the other.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time, and most are of the large kind")]
 pub(super) enum Calls<'a> {
     One(Call<'a>),
     Many(Vec<Call<'a>>),

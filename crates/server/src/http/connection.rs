@@ -72,7 +72,6 @@ async fn serve_http1<S: Store>(io: Watched, desk: &Rc<Desk<S>>, watch: &Watch) {
     // Twice what is admitted, so that most of what is too large is told so by us. The buffer has a least size.
     builder.max_headers(limits.headers.saturating_mul(2));
     builder.max_buf_size(limits.header_bytes.saturating_mul(2).max(64 * 1024));
-    builder.pipeline_flush(true);
     let service = service_fn(|request| Rc::clone(desk).serve(request));
     let mut connection = builder.serve_connection(TokioIo::new(io), service);
     let shut_down = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
@@ -179,12 +178,10 @@ impl<S: Store> Desk<S> {
             Err(fault) => Err(Refusal::fault(&fault.with("path", head.uri.path()))),
         };
         let mut answer = answer.unwrap_or_else(Refusal::answer);
-        if head.version != Version::HTTP_2 {
-            if self.stop.is_due() {
-                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-        } else {
+        if head.version == Version::HTTP_2 {
             answer.headers_mut().remove(CONNECTION);
+        } else if self.stop.is_due() {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(answer.map(Full::new))
     }

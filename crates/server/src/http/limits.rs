@@ -26,8 +26,8 @@ pub struct HttpLimits {
     pub checks: usize,
     /// Fields of one descriptor: 32.
     pub fields: usize,
-    /// Bytes of a key, of a domain, and of the name and the value of a field: 1 024 each.
-    pub key_bytes: usize,
+    /// Characters of a key, of a domain, and of the name and the value of a field: 1 024 each.
+    pub key_length: usize,
     /// From the first byte of a request's head to its last: 10 s. Slower is answered 408.
     pub head_timeout: Duration,
     /// For a body after its head: 10 s. Slower is answered 408.
@@ -50,7 +50,7 @@ impl Default for HttpLimits {
             headers: 64,
             checks: 1_000,
             fields: 32,
-            key_bytes: 1_024,
+            key_length: 1_024,
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),

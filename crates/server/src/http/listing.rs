@@ -147,23 +147,27 @@ impl TopKeys {
             }
         };
         let busiest = engine.store().busiest(top, query.count()?).await.map_err(Refusal::store)?;
-        Ok(Self { by, keys: busiest.into_iter().map(KeyShown::new).collect() })
+        Ok(Self { by, keys: busiest.iter().map(KeyShown::new).collect() })
     }
 }
 
 impl KeyShown {
-    fn new(busy: Busy) -> Self {
+    fn new(busy: &Busy) -> Self {
         let is_text = std::str::from_utf8(&busy.key).is_ok();
-        let hex = || busy.key.iter().map(|byte| format!("{byte:02x}")).collect();
         Self {
             key: String::from_utf8_lossy(&busy.key).into_owned(),
-            key_hex: (!is_text).then(hex),
+            key_hex: (!is_text).then(|| hex(&busy.key)),
             domain: busy.domain.to_string(),
             limit: busy.name.to_string(),
             count: busy.count,
             error: busy.error,
         }
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// How the policy came to be.

@@ -13,9 +13,12 @@ use super::json::{push_number, push_string};
 use crate::access::Scope;
 use crate::engine::AskError;
 
-/// Why a request was not served. Told as `application/problem+json`.
+/// Why a request was not served. Told as `application/problem+json`. One pointer wide: most requests are served.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct Refusal(Box<Reason>);
+
+#[derive(Debug)]
+struct Reason {
     status: StatusCode,
     detail: Cow<'static, str>,
     place: Option<Place>,
@@ -37,7 +40,7 @@ pub(super) enum Place {
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, detail: detail.into(), place: None, fault: None, field: None }
+        Self(Box::new(Reason { status, detail: detail.into(), place: None, fault: None, field: None }))
     }
 
     /// The request makes no sense.
@@ -48,12 +51,12 @@ impl Refusal {
     /// The way is there, but not to be gone like this.
     pub(super) fn method(allowed: &'static str) -> Self {
         let refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path answers {allowed} only"));
-        Self { field: Some((ALLOW, HeaderValue::from_static(allowed))), ..refusal }
+        refusal.with_field(ALLOW, allowed)
     }
 
     /// The rest of what is sent will not be looked at.
     pub(super) fn last(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { field: Some((CONNECTION, HeaderValue::from_static("close"))), ..Self::new(status, detail) }
+        Self::new(status, detail).with_field(CONNECTION, "close")
     }
 
     /// The caller is known, but may not do this.
@@ -63,14 +66,12 @@ impl Refusal {
 
     /// The caller is not known, and must be.
     pub(super) fn who(challenge: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
-        let refusal = Self::new(StatusCode::UNAUTHORIZED, detail);
-        Self { field: Some((WWW_AUTHENTICATE, HeaderValue::from_static(challenge))), ..refusal }
+        Self::new(StatusCode::UNAUTHORIZED, detail).with_field(WWW_AUTHENTICATE, challenge)
     }
 
     /// It cannot be done now, but may be soon.
     fn not_now(detail: String) -> Self {
-        let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
-        Self { field: Some((RETRY_AFTER, HeaderValue::from_static("1"))), ..refusal }
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_field(RETRY_AFTER, "1")
     }
 
     /// An ask that makes no sense, at a place in the body.
@@ -78,6 +79,9 @@ impl Refusal {
         match error {
             AskError::Cost { field, .. } => Self::bad(error.to_string())
                 .at(Place::Pointer(format!("{check}/descriptor/{}", token(field)))),
+            AskError::Expression { .. } => {
+                Self::bad(error.to_string()).at(Place::Pointer(format!("{check}/descriptor")))
+            }
             AskError::TooManyHeld { .. } => Self::not_now(error.to_string()),
         }
     }
@@ -85,27 +89,36 @@ impl Refusal {
     /// The store did not do what it was asked.
     pub(super) fn store(error: StoreError) -> Self {
         let fault = Fault::untraced("the store does not answer").because(error);
-        let refusal = Self::not_now(fault.report());
-        Self { fault: Some(fault.id().to_string()), ..refusal }
+        Self::not_now(fault.report()).known_as(&fault)
     }
 
     /// A mistake of ours. The log has it all.
     pub(super) fn fault(fault: &Fault) -> Self {
-        let refusal = Self::new(StatusCode::INTERNAL_SERVER_ERROR, fault.report());
-        Self { fault: Some(fault.id().to_string()), ..refusal }
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, fault.report()).known_as(fault)
     }
 
-    pub(super) fn at(self, place: Place) -> Self {
-        Self { place: Some(place), ..self }
+    fn known_as(mut self, fault: &Fault) -> Self {
+        self.0.fault = Some(fault.id().to_string());
+        self
+    }
+
+    fn with_field(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.0.field = Some((name, HeaderValue::from_static(value)));
+        self
+    }
+
+    pub(super) fn at(mut self, place: Place) -> Self {
+        self.0.place = Some(place);
+        self
     }
 
     pub(super) fn answer(self) -> Response<Bytes> {
         let mut json = Vec::with_capacity(256);
         self.write(&mut json);
         let mut answer = Response::new(Bytes::from(json));
-        *answer.status_mut() = self.status;
+        *answer.status_mut() = self.0.status;
         answer.headers_mut().insert(CONTENT_TYPE, Problem::CONTENT_TYPE);
-        if let Some((name, value)) = self.field {
+        if let Some((name, value)) = self.0.field {
             answer.headers_mut().insert(name, value);
         }
         answer
@@ -113,13 +126,14 @@ impl Refusal {
 
     /// The body.
     pub(super) fn write(&self, json: &mut Vec<u8>) {
+        let Reason { status, detail, place, fault, .. } = &*self.0;
         json.extend_from_slice(br#"{"type":"about:blank","title":"#);
-        push_string(json, self.status.canonical_reason().unwrap_or_default());
+        push_string(json, status.canonical_reason().unwrap_or_default());
         json.extend_from_slice(br#","status":"#);
-        push_number(json, self.status.as_u16().into());
+        push_number(json, status.as_u16().into());
         json.extend_from_slice(br#","detail":"#);
-        push_string(json, &self.detail);
-        match &self.place {
+        push_string(json, detail);
+        match place {
             None => {}
             Some(Place::Text { line, column }) => {
                 json.extend_from_slice(br#","line":"#);
@@ -130,7 +144,7 @@ impl Refusal {
             Some(Place::Pointer(pointer)) => push_member(json, br#","pointer":"#, pointer),
             Some(Place::Parameter(name)) => push_member(json, br#","parameter":"#, name),
         }
-        if let Some(id) = &self.fault {
+        if let Some(id) = fault {
             push_member(json, br#","fault":"#, id);
         }
         json.push(b'}');

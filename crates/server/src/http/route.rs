@@ -19,11 +19,15 @@ pub(super) enum Route {
     Health,
     Ready,
     Metrics,
+    /// As Envoy's own service has it.
+    RateLimit,
+    /// As Envoy's own service has it.
+    RateLimitHealth,
 }
 
 impl Route {
     /// Every route and its path.
-    const ALL: [(&'static str, Self); 10] = [
+    const ALL: [(&'static str, Self); 12] = [
         ("/v1/check", Self::Check),
         ("/v1/settle", Self::Settle),
         ("/v1/reset", Self::Reset),
@@ -34,31 +38,32 @@ impl Route {
         ("/healthz", Self::Health),
         ("/readyz", Self::Ready),
         ("/metrics", Self::Metrics),
+        ("/json", Self::RateLimit),
+        ("/healthcheck", Self::RateLimitHealth),
     ];
 
-    /// The route of a request, among those of some scopes and those that are open to all.
-    pub(super) fn find(head: &Parts, scopes: Scopes) -> Result<Self, Refusal> {
+    /// The route of a request, among those of some scopes and those that are open to all; those that Envoy's own service has, if
+    /// `has_rls`.
+    pub(super) fn find(head: &Parts, scopes: Scopes, has_rls: bool) -> Result<Self, Refusal> {
         let path = head.uri.path();
-        let served = |route: &Self| route.scope().is_none_or(|scope| scopes.has(scope));
+        let is_rls = |route: &Self| matches!(route, Self::RateLimit | Self::RateLimitHealth);
+        let served =
+            |route: &Self| route.scope().is_none_or(|scope| scopes.has(scope)) && (has_rls || !is_rls(route));
         let found =
             Self::ALL.iter().find(|(known, _)| *known == path).map(|(_, route)| *route).filter(served);
         let Some(route) = found else { return Err(not_found(path, served)) };
-        let fits = match route.is_post() {
-            true => head.method == Method::POST,
-            false => head.method == Method::GET || head.method == Method::HEAD,
-        };
-        if fits {
-            Ok(route)
-        } else {
-            Err(Refusal::method(if route.is_post() { "POST" } else { "GET, HEAD" }))
+        let allowed: &[Method] = if route.is_post() { &[Method::POST] } else { &[Method::GET, Method::HEAD] };
+        if allowed.contains(&head.method) {
+            return Ok(route);
         }
+        Err(Refusal::method(if route.is_post() { "POST" } else { "GET, HEAD" }))
     }
 
     /// What a caller must be allowed; none if it is open to all.
     pub(super) fn scope(self) -> Option<Scope> {
         match self {
-            Self::OpenApi | Self::Health | Self::Ready => None,
-            Self::Check => Some(Scope::Check),
+            Self::OpenApi | Self::Health | Self::Ready | Self::RateLimitHealth => None,
+            Self::Check | Self::RateLimit => Some(Scope::Check),
             Self::Settle => Some(Scope::Settle),
             Self::Reset | Self::Limits | Self::TopKeys | Self::Policy | Self::Metrics => Some(Scope::Admin),
         }
@@ -66,7 +71,7 @@ impl Route {
 
     /// Whether there is a body.
     pub(super) fn is_post(self) -> bool {
-        matches!(self, Self::Check | Self::Settle | Self::Reset)
+        matches!(self, Self::Check | Self::Settle | Self::Reset | Self::RateLimit)
     }
 }
 

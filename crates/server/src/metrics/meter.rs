@@ -87,7 +87,7 @@ impl Meter {
 
     /// For each bucket its upper end in seconds, and how many decisions fell into it.
     pub(super) fn buckets(&self) -> Vec<(f64, u64)> {
-        let ends = ENDS.iter().map(|end| Duration::from_nanos(*end).as_secs_f64()).chain([f64::MAX]);
+        let ends = ENDS.iter().map(|end| Duration::from_nanos(*end).as_secs_f64()).chain([f64::INFINITY]);
         ends.zip(self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed))).collect()
     }
 
@@ -130,7 +130,7 @@ mod tests {
         meter.observe(1, Duration::from_nanos(2_500));
         meter.observe(1, Duration::from_nanos(2_501));
         meter.observe(1, Duration::from_secs(11));
-        assert_eq!(filled(&meter), [(2.5e-6, 1), (5e-6, 1), (f64::MAX, 1)]);
+        assert_eq!(filled(&meter), [(2.5e-6, 1), (5e-6, 1), (f64::INFINITY, 1)]);
         assert!((meter.seconds() - 11.000_005_001).abs() < 1e-9);
     }
 

@@ -179,7 +179,7 @@ impl<S: Store> Worker<S> {
             let access = Access::new(keys, certificate);
             let connection = Connection { stream, peer, access, clerk, stop };
             if let Err(fault) = catch(way.protocol.serve(connection)).await {
-                tracing::error!(protocol = way.protocol.name(), %fault, "a connection ended by a mistake of ours");
+                fault.with("protocol", way.protocol.name()).report();
             }
         }
     }

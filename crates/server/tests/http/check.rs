@@ -205,6 +205,8 @@ fn numbers_and_booleans_are_taken_by_their_text() {
         assert_eq!(site.check(&format!(r#"{{"descriptor":{{"v":{value}}}}}"#)).status, 200);
         assert_eq!(site.check(&format!(r#"{{"descriptor":{{"v":"{text}"}}}}"#)).status, 429, "{value}");
     }
+    assert_eq!(site.check(r#"{"descriptor":{"v":7.0}}"#).status, 429, "which is 7");
+    assert_eq!(site.check(r#"{"descriptor":{"v":"8"},"cost":1e0}"#).status, 200);
     assert_eq!(site.check(r#"{"descriptor":{"v":"\u0061\n"}}"#).status, 200);
     assert_eq!(site.check(r#"{"descriptor":{"v":"a\u000a"}}"#).status, 429, "escapes are undone");
 }

@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tollgate_core::{AnyAlgorithm, Kind, Quota};
 
@@ -12,7 +13,7 @@ use super::KeyedLimiter;
 use super::cap::{AtCap, Pool, Room};
 use super::hash::Seed;
 use super::line::Lines;
-use super::plans::{Make, Plans};
+use super::plans::Plans;
 use super::shard::{Common, Shard};
 use super::shifted::Shifted;
 use super::store::{Padded, QuotaOf, Rest, Store};
@@ -44,10 +45,13 @@ use crate::watch::Watchers;
 #[must_use = "a builder builds nothing until build() is called"]
 pub struct KeyedBuilder<K: ?Sized, A, C> {
     pub(super) quota: Quota,
-    make: Make<A>,
+    make: MakeAligned<A>,
     pub(super) clock: C,
     options: Options<K>,
 }
+
+/// Makes the algorithm of a quota, for states whose time was zero so long after 1970.
+type MakeAligned<A> = Arc<dyn Fn(Quota, Duration) -> A + Send + Sync>;
 
 /// What does not depend on the algorithm or the clock.
 struct Options<K: ?Sized> {
@@ -82,7 +86,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             name: None,
             watch: Arc::new(Watch::NOBODY),
         };
-        Self { quota, make: Arc::new(make), clock, options }
+        Self { quota, make: Arc::new(move |quota, _| make(quota)), clock, options }
     }
 
     fn with(mut self, set: impl FnOnce(&mut Options<K>)) -> Self {
@@ -99,6 +103,14 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
     pub fn algorithm<B: Held>(
         self,
         make: impl Fn(Quota) -> B + Send + Sync + 'static,
+    ) -> KeyedBuilder<K, B, C> {
+        self.aligned_algorithm(move |quota, _| make(quota))
+    }
+
+    /// Uses the algorithm that `make` makes of a quota and of the time since 1970 when the time that states are kept in was zero.
+    pub(crate) fn aligned_algorithm<B: Held>(
+        self,
+        make: impl Fn(Quota, Duration) -> B + Send + Sync + 'static,
     ) -> KeyedBuilder<K, B, C> {
         let Self { quota, clock, options, .. } = self;
         KeyedBuilder { quota, make: Arc::new(make), clock, options }
@@ -163,9 +175,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         Self { quota: self.quota, make, clock, options: self.options.clone() }
     }
 
-    /// The algorithm of a quota.
-    pub(super) fn make_algorithm(&self, quota: Quota) -> A {
-        (self.make)(quota)
+    /// The algorithm of a quota, for states of that age.
+    pub(super) fn make_algorithm(&self, quota: Quota, age: Duration) -> A {
+        (self.make)(quota, age)
     }
 
     /// The limiter, on a time of its own.
@@ -177,9 +189,10 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             Some(pool) => shard_bits(pool.most_keys(), pool.most_bytes()),
             None => shard_bits(max_keys, max_bytes),
         };
-        let (algorithm, watch) = ((self.make)(quota), watch.if_any());
+        let (make, age) = (self.make, clock.age());
+        let (algorithm, watch) = (make(quota, age), watch.if_any());
         let common = Common {
-            plans: Plans::new(self.make),
+            plans: Plans::new(Arc::new(move |quota| make(quota, age))),
             by_key: quota_of.is_some(),
             is_watched: watch.is_some(),
             room: Room::new(max_keys, max_bytes).within(pool),

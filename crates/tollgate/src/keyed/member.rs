@@ -12,7 +12,8 @@ use std::time::Duration;
 use tollgate_core::{Ask, Decision, Step, Tick};
 
 use super::shard::{Drawn, Receipt};
-use super::{AtCap, KeyedLimiter, OwnLimiter};
+use super::store::OwnLimiter;
+use super::{AtCap, KeyedLimiter};
 use crate::cell::Held;
 use crate::clock::Clock;
 use crate::gate::{

@@ -18,7 +18,7 @@ mod sweep;
 use std::hint::select_unpredictable;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Ask, Decision, Quota, Tick};
+use tollgate_core::{Algorithm, Ask, Decision, Quota, Step, Tick};
 
 use super::cap::{AtCap, Room};
 use super::line::Start;
@@ -361,6 +361,41 @@ impl<A: Algorithm> Shard<A> {
         self.put(common, query.print, state, plan, idle_at);
         let account = account(self.accounts.as_deref(), query.print);
         Answer::Decided(step.decision, Some(Receipt { claim, plan, account, generation: self.generation }))
+    }
+
+    /// Decides by `step`, whichever algorithm that is of, and makes out no receipt.
+    pub(crate) fn step(
+        &mut self,
+        common: &Common<A>,
+        print: u64,
+        now: Tick,
+        step: impl FnOnce(&A::State, Tick) -> Step<A::Change>,
+    ) -> Answer {
+        let number = self.up_to_date(print);
+        if let Some(place) = self.segments[number].find(print) {
+            let segment = &mut self.segments[number];
+            let Step { change, decision } = step(&segment.slot(place).state, now);
+            if let Some(change) = change {
+                self.algorithm.apply(segment.state_mut(place), change);
+                segment.none_idle_before = Tick::ZERO; // it may have become less
+            }
+            self.count(common, now, decision.is_admitted());
+            return Answer::Decided(decision, None);
+        }
+        self.counts.calls += 1;
+        let now = now.max(self.swept_at); // as for any other new key
+        let mut state = A::State::default();
+        let Step { change, decision } = step(&state, now);
+        self.counts.denied += u64::from(!decision.is_admitted());
+        let Some(change) = change else { return Answer::Decided(decision, None) };
+        if let Err(full) = self.make_room(common, number, now) {
+            self.counts.denied += 1;
+            return self.no_room(common, &full, decision.limit());
+        }
+        self.algorithm.apply(&mut state, change);
+        let idle_at = now + decision.reset_after().unwrap_or(Duration::MAX);
+        self.put(common, print, state, 0, idle_at);
+        Answer::Decided(decision, None)
     }
 
     /// The algorithm of a plan, and the state of a key that was never seen.

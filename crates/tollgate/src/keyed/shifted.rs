@@ -26,20 +26,29 @@ pub struct Shifted<C> {
     earliest: u64,
     /// How far the states' time is ahead of the clock's; it may wrap around and so be behind.
     ahead: u64,
+    /// The time since 1970 when the states' time was zero, as it was found when the first limiter was made: what windows are
+    /// aligned to never changes under a state.
+    age: Duration,
 }
 
 impl<C: Clock> Shifted<C> {
     /// The clock as it is.
     pub(crate) fn unshifted(clock: C) -> Self {
-        Self { clock, differs: false, earliest: 0, ahead: 0 }
+        let age = clock.unix().saturating_sub(clock.now().since(Tick::ZERO));
+        Self { clock, differs: false, earliest: 0, ahead: 0, age }
     }
 
     /// Goes on from `tick`, which was at `unix`, with what has passed since by the time of the day; with nothing, if that went
     /// back.
-    pub(crate) fn resumed(clock: C, tick: Tick, unix: Duration) -> Self {
+    pub(crate) fn resumed(clock: C, tick: Tick, unix: Duration, age: Duration) -> Self {
         let away = clock.unix().saturating_sub(unix);
         let (from, to) = (clock.now().as_nanos(), (tick + away).min(OLD).max(tick).as_nanos());
-        Self { clock, differs: true, earliest: from.saturating_sub(to), ahead: to.wrapping_sub(from) }
+        Self { clock, differs: true, earliest: from.saturating_sub(to), ahead: to.wrapping_sub(from), age }
+    }
+
+    /// The time since 1970 when the states' time was zero.
+    pub(crate) fn age(&self) -> Duration {
+        self.age
     }
 
     /// The moment of a reading, in the states' time. Every call goes through here.
@@ -104,7 +113,7 @@ mod tests {
     fn resumed(origin: Duration) -> Shifted<ManualClock> {
         let clock = ManualClock::starting_at(origin);
         clock.set(at(30));
-        Shifted::resumed(clock, at(100), secs(1_000))
+        Shifted::resumed(clock, at(100), secs(1_000), secs(900))
     }
 
     #[test]
@@ -118,6 +127,14 @@ mod tests {
     }
 
     #[test]
+    fn it_is_as_old_as_it_was_when_it_began() {
+        let clock = ManualClock::starting_at(secs(70));
+        clock.set(at(30));
+        assert_eq!(Shifted::unshifted(clock).age(), secs(70));
+        assert_eq!(resumed(secs(5_000)).age(), secs(900));
+    }
+
+    #[test]
     fn a_clock_that_went_back_meanwhile_gives_nothing() {
         assert_eq!(resumed(secs(3)).now(), at(100));
     }
@@ -126,7 +143,7 @@ mod tests {
     fn readings_from_before_time_began_do_not_wrap_around() {
         let clock = ManualClock::new();
         clock.set(at(500));
-        let clock = Shifted::resumed(clock, at(100), secs(500)); // 400 s behind
+        let clock = Shifted::resumed(clock, at(100), secs(500), secs(400)); // 400 s behind
         assert_eq!((clock.now(), clock.tick(at(401))), (at(100), at(1)));
         assert_eq!((clock.tick(at(399)), clock.tick(Tick::ZERO)), (Tick::ZERO, Tick::ZERO));
     }
@@ -136,7 +153,7 @@ mod tests {
         let clock = resumed(secs(100 * 365 * 86_400));
         assert_eq!(clock.now(), OLD);
         assert!(clock.is_old());
-        let later = Shifted::resumed(ManualClock::new(), OLD + secs(5), secs(0));
+        let later = Shifted::resumed(ManualClock::new(), OLD + secs(5), secs(0), secs(0));
         assert_eq!(later.now(), OLD + secs(5), "what was saved never lies ahead");
     }
 }

@@ -7,6 +7,7 @@
 //! seed: 2 × u64, and the fingerprint it gives a known text: u64
 //! kind: text, parts: u32, quota: text
 //! the time that states are kept in: u64, and the time since 1970 at that moment: u64, both in nanoseconds
+//! the time since 1970 when the former was zero, which windows may be aligned to: u64, in nanoseconds
 //! the state that new keys share if there is no room: state
 //! the state of a key that was never seen: state
 //! any number of
@@ -46,7 +47,7 @@ use writer::{Buffer, Writer};
 
 const MAGIC: &[u8; 8] = b"tollgate";
 const END: &[u8; 8] = b"gatetoll";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// What is hashed to see whether the file's keys were hashed as this program does it.
 const PROBE: &str = "the same text in every program";
 const PLAN: u8 = b'p';
@@ -135,7 +136,6 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     fn header(&self, now: Tick) -> Buffer {
-        let unix = self.store.clock.unix().as_nanos();
         let mut header = Buffer::begin();
         let seed = &self.store.seed;
         for word in seed.bits().into_iter().chain([seed.print(PROBE)]) {
@@ -146,7 +146,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         header.put_u32(rest.algorithm.parts());
         header.put_text(&rest.quota.to_string());
         header.put_u64(now.as_nanos());
-        header.put_u64(u64::try_from(unix).unwrap_or(u64::MAX));
+        for since_1970 in [self.store.clock.unix(), self.store.clock.age()] {
+            header.put_u64(u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX));
+        }
         header.put_words(|words| rest.algorithm.write_state(&rest.overflow, words));
         // All shards have the same, but for some that have found out already that it is as good as fresh.
         let unseen = self.store.shards[0].0.lock().unseen_state();
@@ -234,13 +236,13 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
     fn read(self, path: &Path) -> Result<KeyedLimiter<K, A, C>, SnapshotProblem> {
         let mut file = Reader::open(path)?;
         let header = Header::read(&mut file)?;
-        let (quota, algorithm) = (self.quota, self.make_algorithm(self.quota));
+        let (quota, algorithm) = (self.quota, self.make_algorithm(self.quota, header.age));
         header.check(&algorithm)?;
-        let old = (header.quota, self.make_algorithm(header.quota));
+        let old = (header.quota, self.make_algorithm(header.quota, header.age));
         let overflow = file.state(|words| old.1.read_state(words))?;
         let unseen = file.state(|words| old.1.read_state(words))?;
 
-        let clock = Shifted::resumed(self.clock.clone(), header.tick, header.unix);
+        let clock = Shifted::resumed(self.clock.clone(), header.tick, header.unix, header.age);
         let now = clock.now();
         let limiter = self.build_with(header.seed, clock);
         let bytes = file.keys().saturating_mul(Shard::<A>::BYTES_PER_KEY);
@@ -348,6 +350,7 @@ struct Header {
     quota: Quota,
     tick: Tick,
     unix: Duration,
+    age: Duration,
 }
 
 impl Header {
@@ -360,6 +363,7 @@ impl Header {
             quota: file.quota()?,
             tick: Tick::from_nanos(file.u64()?),
             unix: Duration::from_nanos(file.u64()?),
+            age: Duration::from_nanos(file.u64()?),
         })
     }
 

@@ -12,6 +12,7 @@ mod draft;
 mod permit;
 mod saved;
 mod table;
+mod times;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -40,6 +41,11 @@ use table::{Owner, Sort, Table};
 ///
 /// A [leaky queue](crate::Kind::LeakyQueue) delays a hit that comes alone on a limit with one quota; together with others it
 /// decides as a meter does, as in a [`Gate`](crate::Gate).
+///
+/// [Fixed](crate::Kind::FixedWindow) and [paced](crate::Kind::PacedWindow) windows begin when those of the wall clock do: at
+/// multiples of their period since 1970, in UTC. So an hour begins on the hour, as with other stores and in every process.
+/// [The time of the day](Clock::unix) is looked at once, when such a limit is first opened; from then on, and
+/// after [`restore`](MemoryStoreBuilder::restore), windows go on by the store's clock, whatever is done to the other.
 ///
 /// # Examples
 /// ```
@@ -200,7 +206,7 @@ impl<C: Clock> MemoryStore<C> {
         &self,
         hits: &[Hit<'_, MemoryLimit<C>>],
     ) -> Result<(Answer, Option<MemoryPermit<C>>), StoreError> {
-        let (answer, permit) = match Asked::alone(hits).filter(|asked| asked.cost > 0) {
+        let (answer, permit) = match Asked::alone(hits).filter(Asked::can_be_held) {
             Some(asked) => asked.acquire(),
             None => Draft::of(hits, true)?.acquire(), // where what cost nothing can be settled, too
         };
@@ -237,6 +243,7 @@ impl<C: Clock> Store for MemoryStore<C> {
             patience: rule.patience(*quota),
         };
         let tiers = quotas.iter().enumerate().map(tier).collect();
+        let table = table.with_quota(rule.quotas()[0]);
         MemoryLimit { opened: Arc::new(Opened { rule: rule.clone(), table, tiers }) }
     }
 

@@ -28,13 +28,41 @@ pub struct Rule {
     kind: Kind,
     /// Of sub-windows; zero for all others.
     parts: u32,
+    is_floating: bool,
 }
 
 impl Rule {
     /// A token bucket of that name in that domain.
     pub fn new(domain: impl Into<Arc<str>>, name: impl Into<Arc<str>>, quota: Quota) -> Self {
         let (domain, name, kind) = (domain.into(), name.into(), Kind::TokenBucket);
-        Self { domain, name, quotas: vec![quota], kind, parts: 0 }
+        Self { domain, name, quotas: vec![quota], kind, parts: 0, is_floating: false }
+    }
+
+    /// A token bucket whose quota every caller brings along: it says how this hit is decided, and not which limit it is.
+    ///
+    /// What is kept for a key is the time at which it will be as fresh as new, as GCRA keeps it, and that is what all quotas have
+    /// in common: whoever used up ten seconds of one has ten seconds less of another. For that to be exact, let quotas be
+    /// [one every so many nanoseconds](Quota::every). Such a limit is hit alone, and cannot be held to be settled later; and a
+    /// store that many processes share may keep a state for every quota instead.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::store::{Hit, MemoryStore, Mode, Rule, Store};
+    /// use tollgate::{ManualClock, Quota};
+    ///
+    /// let store = MemoryStore::builder().clock(ManualClock::new()).build();
+    /// let open = |quota| store.open(&Rule::floating("callers", "own", quota));
+    /// let slow = open(Quota::every(Duration::from_secs(5)).burst(2));
+    /// let fast = open(Quota::every(Duration::from_secs(1)).burst(12));
+    /// let slowly = store.decide(Mode::Take, &[Hit::new(&slow, b"alice").costing(2)]).into_inner()?;
+    /// assert_eq!(slowly.decision().reset_after(), Some(Duration::from_secs(10)));
+    /// let quickly = store.decide(Mode::Take, &[Hit::new(&fast, b"alice")]).into_inner()?;
+    /// assert_eq!(quickly.decision().reset_after(), Some(Duration::from_secs(11)));
+    /// # Ok::<(), tollgate::store::StoreError>(())
+    /// ```
+    pub fn floating(domain: impl Into<Arc<str>>, name: impl Into<Arc<str>>, quota: Quota) -> Self {
+        Self { is_floating: true, ..Self::new(domain, name, quota) }
     }
 
     /// The same with a further quota: a hit takes of all of them, or of none.
@@ -103,6 +131,11 @@ impl Rule {
         Self { quotas, ..self.clone() }
     }
 
+    /// Whether its quota is [the caller's](Self::floating), and no part of which limit it is.
+    pub fn is_floating(&self) -> bool {
+        self.is_floating
+    }
+
     pub(super) fn shared_names(&self) -> (Arc<str>, Arc<str>) {
         (Arc::clone(&self.domain), Arc::clone(&self.name))
     }
@@ -110,7 +143,7 @@ impl Rule {
     /// What is hashed to tell its quotas from all others, the same in every build and on every machine of one width.
     pub(super) fn identity(&self, quota: usize) -> impl std::hash::Hash {
         let numbers = |quota: &Quota| (quota.count(), quota.period().as_nanos(), quota.burst_size());
-        let quotas: Vec<_> = self.quotas.iter().map(numbers).collect();
+        let quotas: Vec<_> = self.quotas.iter().filter(|_| !self.is_floating).map(numbers).collect();
         let (domain, name) = self.shared_names();
         (domain, name, self.kind.name(), self.parts, quotas, quota as u64)
     }

@@ -1,14 +1,47 @@
 //! Metrics, by the `metrics` facade and whatever recorder is installed.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use metrics::SharedString;
+use tollgate::{Clock, DefaultClock, Tick};
 
 use super::Outcome;
 
 /// `tollgate_decisions_total`, by domain, rule and outcome.
 pub(super) fn add_one(domain: &Arc<str>, rule: &Arc<str>, outcome: Outcome) {
-    let (domain, rule) = (SharedString::from(Arc::clone(domain)), SharedString::from(Arc::clone(rule)));
-    metrics::counter!("tollgate_decisions_total", "domain" => domain, "rule" => rule, "outcome" => outcome.name())
+    metrics::counter!(
+        "tollgate_decisions_total", "domain" => shared(domain), "rule" => shared(rule), "outcome" => outcome.name()
+    )
+    .increment(1);
+}
+
+/// `tollgate_near_limit_total`, by domain and rule.
+pub(super) fn add_near(domain: &Arc<str>, rule: &Arc<str>) {
+    metrics::counter!("tollgate_near_limit_total", "domain" => shared(domain), "rule" => shared(rule))
         .increment(1);
+}
+
+fn shared(text: &Arc<str>) -> SharedString {
+    SharedString::from(Arc::clone(text))
+}
+
+static CLOCK: LazyLock<DefaultClock> = LazyLock::new(DefaultClock::new);
+
+/// Runs from when it was made.
+#[derive(Debug)]
+pub(crate) struct Watch(Tick);
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self(CLOCK.now())
+    }
+}
+
+impl Watch {
+    /// `tollgate_decision_duration_seconds`, by domain and protocol.
+    pub(super) fn stop(&self, domain: &Arc<str>) {
+        let took = CLOCK.now().since(self.0);
+        metrics::histogram!("tollgate_decision_duration_seconds", "domain" => shared(domain), "protocol" => "http")
+            .record(took);
+    }
 }

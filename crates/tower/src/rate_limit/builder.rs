@@ -9,13 +9,22 @@ use http::Response;
 use tollgate::store::{MemoryStore, Store};
 use tollgate_flow::Time;
 use tollgate_http::{ClientAddress, Form, IpNet, Writer};
+#[cfg(feature = "policy")]
+use tollgate_policy::Policy;
 
+#[cfg(feature = "policy")]
+use super::by_policy::Vocabulary;
+use super::current::Current;
 use super::denial::Denial;
 use super::error::LimitError;
 use super::layer::RateLimitLayer;
 use super::rules::Rules;
 use crate::client_address::Clients;
+#[cfg(feature = "policy")]
+use crate::cost::Cost;
 use crate::head::Head;
+#[cfg(feature = "policy")]
+use crate::key::Key;
 use crate::limit::Limit;
 
 /// What to do while the store cannot tell.
@@ -27,7 +36,7 @@ pub enum Unavailable {
     /// All calls are refused, with status 503.
     Closed,
     /// This process decides alone, by the same limits and a state of its own. Every process then allows what all of them
-    /// together should.
+    /// together should, unless [`processes`](RateLimitBuilder::processes) says how many share it.
     #[default]
     Local,
 }
@@ -37,6 +46,8 @@ pub struct RateLimitBuilder<S: Store = MemoryStore> {
     pub(super) store: S,
     pub(super) limits: Vec<Limit>,
     pub(super) options: Options,
+    #[cfg(feature = "policy")]
+    pub(super) policy: Option<Policy>,
 }
 
 /// What does not depend on the store.
@@ -45,6 +56,9 @@ pub(super) struct Options {
     pub(super) clients: Clients,
     pub(super) allowed: Vec<IpNet>,
     pub(super) unavailable: Unavailable,
+    pub(super) processes: u32,
+    #[cfg(feature = "policy")]
+    pub(super) vocabulary: Vocabulary,
     pub(super) writer: Writer,
     pub(super) on_denial: Arc<OnDenial>,
     pub(super) time: Option<Time>,
@@ -55,15 +69,24 @@ pub(super) type OnDenial = dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync;
 impl RateLimitBuilder {
     pub(super) fn new() -> Self {
         let options = Options {
-            domain: "http".into(),
+            domain: "default".into(),
             clients: Clients::default(),
             allowed: Vec::new(),
             unavailable: Unavailable::default(),
+            processes: 1,
+            #[cfg(feature = "policy")]
+            vocabulary: Vocabulary::default(),
             writer: Writer::new(),
             on_denial: Arc::new(|denial: &Denial<'_>| denial.response()),
             time: None,
         };
-        Self { store: MemoryStore::new(), limits: Vec::new(), options }
+        Self {
+            store: MemoryStore::new(),
+            limits: Vec::new(),
+            options,
+            #[cfg(feature = "policy")]
+            policy: None,
+        }
     }
 }
 
@@ -78,11 +101,17 @@ impl<S: Store> RateLimitBuilder<S> {
     /// Where the state lives; unless this says otherwise, in this process.
     #[must_use]
     pub fn store<T: Store>(self, store: T) -> RateLimitBuilder<T> {
-        RateLimitBuilder { store, limits: self.limits, options: self.options }
+        RateLimitBuilder {
+            store,
+            limits: self.limits,
+            options: self.options,
+            #[cfg(feature = "policy")]
+            policy: self.policy,
+        }
     }
 
-    /// What the limits belong to, for the store and for metrics; `http` unless this says otherwise. Layers with equal limits
-    /// of the same domain share their state, if they share the store.
+    /// What the limits belong to, for the store, for policies and for metrics; `default` unless this says otherwise. Layers
+    /// with equal limits of the same domain share their state, if they share the store.
     #[must_use]
     pub fn domain(self, domain: impl Into<Arc<str>>) -> Self {
         self.with(|options| options.domain = domain.into())
@@ -114,6 +143,13 @@ impl<S: Store> RateLimitBuilder<S> {
         self.with(|options| options.unavailable = unavailable)
     }
 
+    /// How many processes share the store, so that each has its share of every limit while it [decides alone](Unavailable::Local):
+    /// see [`Rule::share`](tollgate::store::Rule::share). One unless this says otherwise.
+    #[must_use]
+    pub fn processes(self, processes: u32) -> Self {
+        self.with(|options| options.processes = processes)
+    }
+
     /// In which words callers are told how they stand.
     #[must_use]
     pub fn form(self, form: Form) -> Self {
@@ -137,12 +173,62 @@ impl<S: Store> RateLimitBuilder<S> {
     /// # Errors
     /// [`LimitError`], if callers cannot be told of the name of a limit, or two have the same.
     pub fn build(self) -> Result<RateLimitLayer<S>, LimitError> {
-        Ok(RateLimitLayer { rules: Arc::new(Rules::new(self)?) })
+        Rules::new(self).map(|rules| RateLimitLayer { current: Current::new(rules) })
     }
 
     fn with(mut self, change: impl FnOnce(&mut Options)) -> Self {
         change(&mut self.options);
         self
+    }
+}
+
+#[cfg(feature = "policy")]
+impl<S: Store> RateLimitBuilder<S> {
+    /// Limits that a policy says, besides those that are said here: all of them that are in the layer's
+    /// [domain](Self::domain). It can be [replaced](RateLimitLayer::set_policy) at any time.
+    ///
+    /// A policy knows requests by fields: `ip` (the caller's address, of IPv6 the network), `method`, `path`, `host`, with the
+    /// feature `axum` also `route`, and what [`field`](Self::field) adds. A limit whose cost field is there, but no whole number,
+    /// refuses the call with status 400.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate_policy::Policy;
+    /// use tollgate_tower::{Key, RateLimitLayer};
+    ///
+    /// struct Plan(&'static str);
+    ///
+    /// let policy = Policy::parse("limits.toml", r#"
+    ///     [limit.per-ip]
+    ///     key = "ip"
+    ///     rate = "10/s burst 20"
+    ///     override.plan.pro = "100/s"
+    /// "#)?;
+    /// let layer = RateLimitLayer::builder()
+    ///     .field("plan", Key::extension(|plan: &Plan| plan.0))
+    ///     .policy(policy)
+    ///     .build()?;
+    /// // Some time later:
+    /// layer.set_policy(Policy::parse("limits.toml", "[limit.per-ip]\nkey = \"ip\"\nrate = \"5/s\"\n")?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// What a policy calls `name` is this of a request. A request that lacks it does not have the field.
+    #[must_use]
+    pub fn field(self, name: impl Into<String>, value: Key) -> Self {
+        self.with(|options| options.vocabulary.add_field(name.into(), value))
+    }
+
+    /// What calls cost by the policy's limit of that name, and how it is settled; one unless this says otherwise. Where the
+    /// limit has a cost field, that says what is taken at first.
+    #[must_use]
+    pub fn policy_cost(self, limit: impl Into<String>, cost: Cost) -> Self {
+        self.with(|options| options.vocabulary.add_cost(limit.into(), cost))
     }
 }
 

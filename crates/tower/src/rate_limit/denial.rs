@@ -17,6 +17,8 @@ pub enum Reason {
     LimitReached,
     /// It has no key, and [is refused](crate::NoKey::Refuse) without.
     NoKey,
+    /// It says what it costs, but not in a number that can be read.
+    UnreadableCost,
     /// The store could not tell, and [closes](crate::Unavailable::Closed) then.
     StoreUnavailable,
     /// There are too many calls at once.
@@ -79,7 +81,8 @@ impl<'a> Denial<'a> {
             Reason::StoreUnavailable | Reason::TooManyAtOnce => {
                 Problem::new(ProblemType::TemporaryReducedCapacity).response::<String>().map(Bytes::from)
             }
-            Reason::NoKey => no_key(),
+            Reason::NoKey => malformed(NO_KEY),
+            Reason::UnreadableCost => malformed(UNREADABLE_COST),
         }
     }
 
@@ -93,6 +96,7 @@ impl<'a> Denial<'a> {
         let (status, message) = match self.reason {
             Reason::LimitReached => ("8", "a limit was reached"),
             Reason::NoKey => ("3", NO_KEY),
+            Reason::UnreadableCost => ("3", UNREADABLE_COST),
             Reason::StoreUnavailable => ("14", "the limit cannot be decided now"),
             Reason::TooManyAtOnce => ("14", "too many calls at once"),
         };
@@ -110,9 +114,10 @@ impl<'a> Denial<'a> {
 }
 
 const NO_KEY: &str = "the request does not say whose limit it counts against";
+const UNREADABLE_COST: &str = "the request says what it costs, but not in a whole number";
 
-fn no_key() -> Response<Bytes> {
-    let json = format!(r#"{{"type":"about:blank","title":"Bad Request","status":400,"detail":"{NO_KEY}"}}"#);
+fn malformed(detail: &str) -> Response<Bytes> {
+    let json = format!(r#"{{"type":"about:blank","title":"Bad Request","status":400,"detail":"{detail}"}}"#);
     let mut response = Response::new(Bytes::from(json));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response.headers_mut().insert(CONTENT_TYPE, Problem::CONTENT_TYPE);

@@ -13,6 +13,22 @@ pub enum LimitError {
     Name(NameError),
     /// Two limits have the same name, so nobody could tell them apart.
     SameName(String),
+    /// A policy has limits, but none in the layer's [domain](crate::RateLimitBuilder::domain).
+    #[cfg(feature = "policy")]
+    NoSuchDomain {
+        /// The layer's.
+        domain: String,
+        /// Those that the policy has limits in.
+        there: Vec<String>,
+    },
+    /// A policy looks at a field that nobody has said [what it is](crate::RateLimitBuilder::field).
+    #[cfg(feature = "policy")]
+    NoSuchField {
+        /// The field.
+        name: String,
+        /// Those that are known.
+        known: Vec<String>,
+    },
 }
 
 impl fmt::Display for LimitError {
@@ -21,6 +37,22 @@ impl fmt::Display for LimitError {
             Self::Name(error) => error.fmt(f),
             Self::SameName(name) => {
                 write!(f, "two limits are called {name:?}; callers could not tell them apart")
+            }
+            #[cfg(feature = "policy")]
+            Self::NoSuchDomain { domain, there } => {
+                let there = there.join(", ");
+                write!(
+                    f,
+                    "the policy has no limit in the domain {domain:?}, but in {there}: see RateLimitBuilder::domain"
+                )
+            }
+            #[cfg(feature = "policy")]
+            Self::NoSuchField { name, known } => {
+                let known = known.join(", ");
+                write!(
+                    f,
+                    "the policy looks at the field {name:?}, but only {known} are known: see RateLimitBuilder::field"
+                )
             }
         }
     }

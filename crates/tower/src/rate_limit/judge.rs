@@ -81,6 +81,7 @@ impl<S: Store> Rules<S> {
         }
         match self.desk.take_now(&asked.enforced) {
             Some(Ok(answer)) if answer.delay().is_zero() => {
+                self.plan.observer.decided(&asked.watch);
                 Judged::Now(self.ruling(&mut asked.enforced, Some((answer, None)), true))
             }
             answer => self.judge_rest(asked, answer),
@@ -91,7 +92,7 @@ impl<S: Store> Rules<S> {
     #[inline(never)]
     fn judge_rest(self: &Arc<Self>, asked: Asked, answer: Option<Result<Answer, StoreError>>) -> Judged<S> {
         if let Some((reason, limit)) = asked.refused {
-            self.observer.count(self.name(limit), Outcome::Denied);
+            self.plan.observer.count(self.name(limit), Outcome::Denied);
             let refusal = Refusal { reason, wants: Wants::default(), answer: None, by: Some(limit) };
             return Judged::Now(Ruling::Refuse(Box::new(refusal)));
         }
@@ -104,8 +105,10 @@ impl<S: Store> Rules<S> {
         asked: Asked,
         answer: Option<Result<Answer, StoreError>>,
     ) -> Ruling<S> {
-        let Asked { mut enforced, shadow, .. } = asked;
-        let said = match self.take(&mut enforced, answer).await {
+        let Asked { mut enforced, shadow, watch, .. } = asked;
+        let said = self.take(&mut enforced, answer).await;
+        self.plan.observer.decided(&watch);
+        let said = match said {
             Ok(said) => said,
             Err(reason) => {
                 let refusal = Refusal { reason, wants: enforced, answer: None, by: None };
@@ -118,7 +121,7 @@ impl<S: Store> Rules<S> {
             pass.add_shadow(self.take_shadow(*shadow).await);
         }
         if matches!(ruling, Ruling::Pass(_)) && !delay.is_zero() {
-            self.options.time.clone().unwrap_or_else(Time::tokio).sleep(delay).await;
+            self.plan.options.time.clone().unwrap_or_else(Time::tokio).sleep(delay).await;
         }
         ruling
     }
@@ -223,14 +226,17 @@ impl<S: Store> Rules<S> {
             let refuses = !is_admitted && answer.of_hit(hit).iter().any(|said| !said.decision.is_admitted());
             if is_admitted || refuses {
                 let outcome = if refuses { refused } else { Outcome::Allowed };
-                self.observer.count(&self.entry(want).name, outcome);
+                self.plan.observer.count(&self.entry(want).name, outcome);
+            }
+            if is_admitted {
+                self.plan.observer.count_near(&self.entry(want).name, answer.of_hit(hit));
             }
         }
     }
 
     fn fail(&self, want: &Want, error: &StoreError, outcome: Outcome) {
-        self.observer.store_failed(error, outcome);
-        self.observer.count(&self.entry(want).name, outcome);
+        self.plan.observer.store_failed(error, outcome);
+        self.plan.observer.count(&self.entry(want).name, outcome);
     }
 }
 

@@ -1,14 +1,13 @@
 //! Puts limits in front of services.
 
 use std::fmt;
-use std::sync::Arc;
 
 use tollgate::store::{MemoryStore, Store};
 use tower_layer::Layer;
 
 use super::builder::RateLimitBuilder;
+use super::current::Current;
 use super::error::LimitError;
-use super::rules::Rules;
 use super::service::RateLimit;
 use crate::limit::Limit;
 
@@ -32,7 +31,7 @@ use crate::limit::Limit;
 /// With axum, serve it with `into_make_service_with_connect_info::<SocketAddr>()`, and use the feature `axum`, to know callers by
 /// their addresses.
 pub struct RateLimitLayer<S: Store = MemoryStore> {
-    pub(super) rules: Arc<Rules<S>>,
+    pub(super) current: Current<S>,
 }
 
 impl RateLimitLayer {
@@ -50,23 +49,39 @@ impl RateLimitLayer {
     }
 }
 
+#[cfg(feature = "policy")]
+impl<S: Store> RateLimitLayer<S> {
+    /// Goes on with another policy, in all clones of this layer and all services that it wraps. Limits that stayed the same go on
+    /// with their states. A call that has begun ends by the policy that it began by.
+    ///
+    /// # Errors
+    /// [`LimitError`]; the policy that was in force then stays in force.
+    pub fn set_policy(&self, policy: tollgate_policy::Policy) -> Result<(), LimitError> {
+        let rules = self.current.rules().with_policy(policy)?;
+        self.current.replace(rules);
+        Ok(())
+    }
+}
+
 impl<S: Store, N> Layer<N> for RateLimitLayer<S> {
     type Service = RateLimit<N, S>;
 
     fn layer(&self, inner: N) -> RateLimit<N, S> {
-        RateLimit { rules: Arc::clone(&self.rules), inner }
+        RateLimit { current: self.current.clone(), inner }
     }
 }
 
 impl<S: Store> Clone for RateLimitLayer<S> {
     /// The same limits, with the same state.
     fn clone(&self) -> Self {
-        Self { rules: Arc::clone(&self.rules) }
+        Self { current: self.current.clone() }
     }
 }
 
 impl<S: Store> fmt::Debug for RateLimitLayer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("limits", &self.rules.limits()).finish_non_exhaustive()
+        f.debug_struct("RateLimitLayer")
+            .field("limits", &self.current.rules().limits())
+            .finish_non_exhaustive()
     }
 }

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use tollgate::store::{MemoryStore, Store};
+use tollgate::store::{MemoryStore, Rule, Store};
+#[cfg(feature = "policy")]
+use tollgate_policy::Policy;
 
 use super::builder::{Options, RateLimitBuilder, Unavailable};
+#[cfg(feature = "policy")]
+use super::by_policy::Book;
 use super::denial::Reason;
 use super::desk::Desk;
 use super::error::LimitError;
@@ -13,15 +17,25 @@ use crate::cost::Cost;
 use crate::head::Head;
 use crate::key::NoKey;
 use crate::limit::Limit;
-use crate::observe::{Observer, Outcome};
+use crate::observe::{Observer, Outcome, Watch};
 
 /// The limits of a layer, and where their state lives.
 pub(crate) struct Rules<S: Store> {
-    limits: Vec<Limit>,
+    pub(super) plan: Arc<Plan<S>>,
     entries: Vec<Entry>,
     pub(super) desk: Desk<S>,
     /// Who decides while the store cannot.
     pub(super) local: Option<Desk<MemoryStore>>,
+    #[cfg(feature = "policy")]
+    book: Option<Book>,
+}
+
+/// What stays when a policy is replaced.
+pub(super) struct Plan<S: Store> {
+    store: S,
+    /// For as long as the other cannot tell.
+    local: MemoryStore,
+    limits: Vec<Limit>,
     pub(super) options: Options,
     pub(super) observer: Observer,
 }
@@ -29,9 +43,9 @@ pub(crate) struct Rules<S: Store> {
 /// What there is to know of a limit that applies.
 pub(super) struct Entry {
     pub(super) name: Arc<str>,
-    told: Vec<tollgate_http::Limit>,
+    pub(super) told: Vec<tollgate_http::Limit>,
     pub(super) cost: Cost,
-    is_shadow: bool,
+    pub(super) is_shadow: bool,
     pub(super) unavailable: Unavailable,
 }
 
@@ -40,29 +54,73 @@ pub(super) struct Entry {
 pub(super) struct Asked {
     pub(super) enforced: Wants,
     pub(super) shadow: Option<Box<Wants>>,
+    /// Since when it is looked at.
+    pub(super) watch: Watch,
     /// Why it is refused whatever is left, and by which limit.
     pub(super) refused: Option<(Reason, usize)>,
 }
 
 impl<S: Store> Rules<S> {
     pub(super) fn new(builder: RateLimitBuilder<S>) -> Result<Self, LimitError> {
-        let RateLimitBuilder { store, limits, options } = builder;
-        let mut entries: Vec<Entry> = Vec::with_capacity(limits.len());
-        for limit in &limits {
+        let RateLimitBuilder { store, limits, options, .. } = builder;
+        let observer = Observer::new(Arc::clone(&options.domain));
+        let plan = Plan { store, local: MemoryStore::new(), limits, options, observer };
+        let rules = Self::without_policy(Arc::new(plan))?;
+        #[cfg(feature = "policy")]
+        if let Some(policy) = builder.policy {
+            return rules.with_policy(policy);
+        }
+        Ok(rules)
+    }
+
+    fn without_policy(plan: Arc<Plan<S>>) -> Result<Self, LimitError> {
+        let mut entries: Vec<Entry> = Vec::with_capacity(plan.limits.len());
+        for limit in &plan.limits {
             if entries.iter().any(|entry| *entry.name == limit.name) {
                 return Err(LimitError::SameName(limit.name.clone()));
             }
-            entries.push(Entry::of(limit, options.unavailable)?);
+            entries.push(Entry::of(limit, plan.options.unavailable)?);
         }
-        let rules: Vec<_> = limits.iter().map(|limit| limit.rule(&options.domain)).collect();
-        let has_local = entries.iter().any(|entry| entry.unavailable == Unavailable::Local);
-        let local = has_local.then(|| Desk::new(MemoryStore::new(), &rules));
-        let observer = Observer::new(Arc::clone(&options.domain));
-        Ok(Self { limits, entries, desk: Desk::new(store, &rules), local, options, observer })
+        let rules: Vec<Rule> = plan.limits.iter().map(|limit| limit.rule(&plan.options.domain)).collect();
+        Ok(Self::open(plan, entries, &rules))
+    }
+
+    /// The same limits, and those of a policy.
+    #[cfg(feature = "policy")]
+    pub(super) fn with_policy(&self, policy: Policy) -> Result<Self, LimitError> {
+        let Plan { limits, options, .. } = &*self.plan;
+        let Options { domain, vocabulary, .. } = options;
+        let book = vocabulary.book(policy, domain, limits.len())?;
+        let Self { mut entries, .. } = Self::without_policy(Arc::clone(&self.plan))?;
+        for (limit, rates) in book.rates() {
+            if limit.domain() == &**domain && limits.iter().any(|other| other.name == limit.name()) {
+                return Err(LimitError::SameName(limit.name().to_owned()));
+            }
+            entries.push(vocabulary.entry(limit, rates)?);
+        }
+        let rules: Vec<Rule> = limits.iter().map(|limit| limit.rule(domain)).chain(book.rules()).collect();
+        Ok(Self { book: Some(book), ..Self::open(Arc::clone(&self.plan), entries, &rules) })
+    }
+
+    /// Opens what the entries are about.
+    fn open(plan: Arc<Plan<S>>, entries: Vec<Entry>, rules: &[Rule]) -> Self {
+        let is_local = entries.iter().any(|entry| entry.unavailable == Unavailable::Local);
+        let local = is_local.then(|| {
+            let shares: Vec<Rule> = rules.iter().map(|rule| rule.share(plan.options.processes)).collect();
+            Desk::new(plan.local.clone(), &shares)
+        });
+        Self {
+            desk: Desk::new(plan.store.clone(), rules),
+            plan,
+            entries,
+            local,
+            #[cfg(feature = "policy")]
+            book: None,
+        }
     }
 
     pub(super) fn limits(&self) -> &[Limit] {
-        &self.limits
+        &self.plan.limits
     }
 
     pub(super) fn entry(&self, want: &Want) -> &Entry {
@@ -84,10 +142,11 @@ impl<S: Store> Rules<S> {
         if self.is_exempt(head) {
             return asked;
         }
-        for (index, limit) in self.limits.iter().enumerate().filter(|(_, limit)| limit.applies_to(head)) {
+        for (index, limit) in self.plan.limits.iter().enumerate().filter(|(_, limit)| limit.applies_to(head))
+        {
             let wants = asked.wants(limit.is_shadow);
             let cost = limit.cost.first(head);
-            if wants.push(index, cost, |bytes| limit.key.add_to(bytes, head, &self.options.clients)) {
+            if wants.push(index, cost, |bytes| limit.key.add_to(bytes, head, &self.plan.options.clients)) {
                 continue;
             }
             match limit.no_key {
@@ -96,22 +155,35 @@ impl<S: Store> Rules<S> {
                 NoKey::Pass => {}
             }
         }
+        #[cfg(feature = "policy")]
+        self.read_policy(head, &mut asked);
         asked.shadow = asked.shadow.filter(|shadow| !shadow.is_empty());
         asked
+    }
+
+    /// What it wants of the policy's limits.
+    #[cfg(feature = "policy")]
+    fn read_policy(&self, head: &Head<'_>, asked: &mut Asked) {
+        let Some(book) = &self.book else { return };
+        let cost = |entry: usize| self.entries[entry].cost.first(head);
+        book.read(head, &self.plan.options.clients, cost, |found| match found.cost {
+            Some(cost) => asked.wants(found.is_shadow).push_with(found.entry, cost, found.key),
+            None => self.refuse_at_once(asked, Reason::UnreadableCost, found.entry),
+        });
     }
 
     /// A limit refuses, whatever is left of it. One in shadow only says so.
     fn refuse_at_once(&self, asked: &mut Asked, reason: Reason, index: usize) {
         let Entry { name, is_shadow, .. } = &self.entries[index];
         if *is_shadow {
-            self.observer.count(name, Outcome::ShadowDenied);
+            self.plan.observer.count(name, Outcome::ShadowDenied);
         } else {
             asked.refused.get_or_insert((reason, index));
         }
     }
 
     fn is_exempt(&self, head: &Head<'_>) -> bool {
-        let Options { allowed, clients, .. } = &self.options;
+        let Options { allowed, clients, .. } = &self.plan.options;
         !allowed.is_empty()
             && clients
                 .address(head)

@@ -2,16 +2,15 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use tollgate::store::{MemoryStore, Store};
 use tower_service::Service;
 
+use super::current::Current;
 use super::future::RateLimitFuture;
 use super::judge::{Judged, Ruling};
-use super::rules::Rules;
 use crate::body::LimitedBody;
 use crate::head::Head;
 
@@ -20,7 +19,7 @@ use crate::head::Head;
 /// It is ready whenever the inner service is; limits are asked when it is called, so being ready takes nothing of them. Clones
 /// share one state.
 pub struct RateLimit<N, S: Store = MemoryStore> {
-    pub(super) rules: Arc<Rules<S>>,
+    pub(super) current: Current<S>,
     pub(super) inner: N,
 }
 
@@ -38,7 +37,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let rules = Arc::clone(&self.rules);
+        let rules = self.current.rules();
         let asked = rules.read(&Head::of(&request));
         match rules.judge(asked) {
             Judged::Now(Ruling::Pass(pass)) => {
@@ -60,14 +59,14 @@ where
 
 impl<N: Clone, S: Store> Clone for RateLimit<N, S> {
     fn clone(&self) -> Self {
-        Self { rules: Arc::clone(&self.rules), inner: self.inner.clone() }
+        Self { current: self.current.clone(), inner: self.inner.clone() }
     }
 }
 
 impl<N: fmt::Debug, S: Store> fmt::Debug for RateLimit<N, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
-            .field("limits", &self.rules.limits())
+            .field("limits", &self.current.rules().limits())
             .field("inner", &self.inner)
             .finish_non_exhaustive()
     }

@@ -111,7 +111,7 @@ impl<S: Store> Rules<S> {
         };
         match answer {
             Ok(answer) => taken.answer = answer,
-            Err(error) => self.observer.could_not_settle(&error),
+            Err(error) => self.plan.observer.could_not_settle(&error),
         }
     }
 }

@@ -16,13 +16,13 @@ use crate::head::Head;
 impl<S: Store> Rules<S> {
     /// Writes how the caller stands.
     pub(super) fn write(&self, taken: &Taken<S>, headers: &mut HeaderMap) {
-        self.options.writer.write(&self.standings(&taken.wants, &taken.answer), headers);
+        self.plan.options.writer.write(&self.standings(&taken.wants, &taken.answer), headers);
     }
 
     /// The same for one limit with one quota.
     pub(super) fn write_one(&self, limit: usize, decision: Decision, headers: &mut HeaderMap) {
         if let Some(told) = self.told(limit).first() {
-            self.options.writer.write(&[told.after(decision)], headers);
+            self.plan.options.writer.write(&[told.after(decision)], headers);
         }
     }
 
@@ -42,8 +42,8 @@ impl<S: Store> Rules<S> {
         let standings = answer.as_ref().map(|answer| self.standings(wants, answer)).unwrap_or_default();
         let by = by.map(|limit| &**self.name(limit));
         let denial = Denial { head, reason: *reason, standings: &standings, by };
-        let mut response = (self.options.on_denial)(&denial);
-        self.options.writer.write(&standings, response.headers_mut());
+        let mut response = (self.plan.options.on_denial)(&denial);
+        self.plan.options.writer.write(&standings, response.headers_mut());
         response
     }
 }

@@ -46,6 +46,14 @@ impl Wants {
         has_key
     }
 
+    /// One more with that key.
+    pub(crate) fn push_with(&mut self, limit: usize, cost: u64, key: &[u8]) {
+        self.push(limit, cost, |keys| {
+            keys.extend_from_slice(key);
+            true
+        });
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.each.is_empty()
@@ -67,10 +75,7 @@ impl Wants {
     pub(crate) fn only(&self, stays: impl Fn(&Want) -> bool) -> Self {
         let mut wants = Self::default();
         for (at, want) in self.each.iter().enumerate().filter(|(_, want)| stays(want)) {
-            wants.push(want.limit(), want.cost, |keys| {
-                keys.extend_from_slice(self.key(at));
-                true
-            });
+            wants.push_with(want.limit(), want.cost, self.key(at));
         }
         wants
     }

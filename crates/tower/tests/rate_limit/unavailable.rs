@@ -135,7 +135,7 @@ async fn while_the_store_is_away_calls_pass_or_are_refused_or_this_process_decid
         (Unavailable::Local, [200, 200, 429]),
     ] {
         let (limits, is_away) = remote(twice_a_day());
-        let mut service = limits.if_unavailable(unavailable.clone()).build().unwrap().layer(hello());
+        let mut service = limits.if_unavailable(unavailable).build().unwrap().layer(hello());
         is_away.store(true, Ordering::SeqCst);
         for status in statuses {
             assert_eq!(get(&mut service).await.status, status, "{unavailable:?}");
@@ -204,4 +204,45 @@ async fn bytes_are_settled_in_a_task_if_the_store_takes_a_while() {
     }
     let left = send(&mut service, Request::get("/")).await;
     assert!(left.field("ratelimit").unwrap().starts_with(r#""a";r=4;"#), "{left:?}"); // 10 - 5 - 1
+}
+
+#[tokio::test]
+async fn a_process_that_decides_alone_has_its_share() {
+    // Of six a day, two for each of three.
+    let limit = Limit::new("a", Quota::per_day(6)).kind(tollgate_tower::Kind::FixedWindow);
+    let (limits, is_away) = remote(limit);
+    let mut service = limits.processes(3).build().unwrap().layer(hello());
+    is_away.store(true, Ordering::SeqCst);
+    for status in [200, 200, 429] {
+        assert_eq!(get(&mut service).await.status, status);
+    }
+    is_away.store(false, Ordering::SeqCst);
+    for status in [200, 200, 200, 200, 200, 200, 429] {
+        assert_eq!(get(&mut service).await.status, status);
+    }
+}
+
+#[cfg(feature = "policy")]
+#[tokio::test]
+async fn each_limit_of_a_policy_says_what_to_do_while_the_store_is_away() {
+    let policy = |text: &str| tollgate_policy::Policy::parse("limits.toml", text).unwrap();
+    let open = "[limit.open]\nrate = \"1/d\"\nif_store_fails = \"allow\"\n";
+    let local = "[limit.local]\nrate = \"2/d\"\nif_store_fails = \"local\"\n";
+    let closed = "[limit.closed]\nmatch.method = \"POST\"\nrate = \"9/d\"\nif_store_fails = \"deny\"\n";
+    let store = Remote::default();
+    let is_away = Arc::clone(&store.is_away);
+    let layer =
+        RateLimitLayer::builder().store(store).policy(policy(&format!("{open}{local}{closed}"))).build();
+    let layer = layer.unwrap();
+    let mut service = layer.layer(hello());
+    is_away.store(true, Ordering::SeqCst);
+    // One that closes decides for all; else those that decide alone do.
+    assert_eq!(send(&mut service, Request::post("/")).await.status, 503);
+    let got = get(&mut service).await;
+    assert_eq!(got.status, 200);
+    assert!(got.field("ratelimit").unwrap().starts_with(r#""local";r=1;"#), "{got:?}");
+    layer.set_policy(policy(&format!("{open}{local}"))).unwrap();
+    for status in [200, 429] {
+        assert_eq!(send(&mut service, Request::post("/")).await.status, status); // where it left off
+    }
 }

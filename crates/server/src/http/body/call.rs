@@ -84,7 +84,7 @@ impl<'a, 'l> Draft<'a, 'l> {
         let Some(&member) = self.members.iter().find(|known| **known == name) else {
             return Err(A::Error::unknown_field(name, self.members));
         };
-        let longest = self.limits.key_bytes;
+        let longest = self.limits.key_length;
         match member {
             "domain" => {
                 set(member, &mut self.domain, || object.next_value_seed(Text { what: "the domain", longest }))

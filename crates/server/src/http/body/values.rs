@@ -61,9 +61,13 @@ impl<'de> DeserializeSeed<'de> for Text {
 
 fn is_short<E: Error>(what: &str, text: &str, longest: usize) -> Result<(), E> {
     if text.len() <= longest {
+        return Ok(()); // a character has at least a byte
+    }
+    let length = text.chars().count();
+    if length <= longest {
         return Ok(());
     }
-    Err(E::custom(format_args!("{what} has {} bytes; it may have {longest}", text.len())))
+    Err(E::custom(format_args!("{what} has {length} characters; it may have {longest}")))
 }
 
 /// Reads something that is written as a string, by what its type understands.
@@ -98,6 +102,18 @@ impl Visitor<'_> for Amount {
     fn visit_i64<E: Error>(self, amount: i64) -> Result<u64, E> {
         u64::try_from(amount).map_err(|_| E::invalid_value(Unexpected::Signed(amount), &self))
     }
+
+    fn visit_f64<E: Error>(self, amount: f64) -> Result<u64, E> {
+        let whole = whole(amount).and_then(|amount| u64::try_from(amount).ok());
+        whole.ok_or_else(|| E::invalid_value(Unexpected::Float(amount), &self))
+    }
+}
+
+/// The whole number that a number with a point or an exponent is: to JSON, `1.0` is the same as `1`. None if it is none, or so
+/// large that it may have been another one before it was read.
+fn whole(number: f64) -> Option<i64> {
+    const MOST: f64 = 9_007_199_254_740_991.0; // 2^53 - 1
+    (number.fract() == 0.0 && number.abs() <= MOST).then_some(number as i64)
 }
 
 /// Reads a descriptor: an object of strings, whole numbers and booleans, the latter two taken by their text.
@@ -119,10 +135,10 @@ impl<'de> Visitor<'de> for Descriptor<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Fields<'de>, A::Error> {
-        let HttpLimits { fields: most, key_bytes, .. } = *self.0;
+        let HttpLimits { fields: most, key_length, .. } = *self.0;
         let mut fields = Fields::new();
         while let Some(name) =
-            object.next_key_seed(Text { what: "the name of a field", longest: key_bytes })?
+            object.next_key_seed(Text { what: "the name of a field", longest: key_length })?
         {
             if fields.len() == most {
                 return Err(A::Error::custom(format_args!("too many fields: a descriptor may have {most}")));
@@ -131,7 +147,7 @@ impl<'de> Visitor<'de> for Descriptor<'_> {
                 return Err(A::Error::custom(format_args!("the field {name:?} stands there twice")));
             }
             let value = object.next_value_seed(Scalar)?;
-            is_short("the value of a field", &value, key_bytes)?;
+            is_short("the value of a field", &value, key_length)?;
             fields.push((name, value));
         }
         Ok(fields)
@@ -170,6 +186,11 @@ impl<'de> Visitor<'de> for Scalar {
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<Cow<'de, str>, E> {
         Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Cow<'de, str>, E> {
+        let whole = whole(number).ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))?;
+        Ok(Cow::Owned(whole.to_string()))
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Cow<'de, str>, E> {

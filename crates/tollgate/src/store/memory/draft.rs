@@ -45,6 +45,9 @@ impl<'a, C: Clock> Draft<'a, C> {
             if opened.tiers.is_empty() {
                 return Err(too_many_quotas(opened));
             }
+            if opened.rule.is_floating() {
+                return Err(floats(opened));
+            }
             for (quota, tier) in opened.tiers.iter().enumerate() {
                 let owner = opened.owner(tier, hit.key);
                 let asked = Asked { opened, owner, patience: tier.patience, cost: hit.cost };
@@ -120,6 +123,11 @@ impl<'a, C: Clock> Asked<'a, C> {
         Some(Self { opened, owner, patience: tier.patience, cost: hit.cost })
     }
 
+    /// Whether it can be settled without a gate.
+    pub(super) fn can_be_held(&self) -> bool {
+        self.cost > 0 && !self.opened.rule.is_floating()
+    }
+
     /// As a member of a gate, at a cost of its own.
     fn member(&self) -> Member<'_, C> {
         self.opened.table.member(&self.owner, self.cost)
@@ -188,6 +196,13 @@ impl<'a, C: Clock> Asked<'a, C> {
 fn too_many_quotas<C: Clock>(opened: &Opened<C>) -> StoreError {
     StoreError::permanent(format!(
         "the store has seen too many different quotas to open {}: raise max_quotas, or use fewer of them",
+        opened.rule
+    ))
+}
+
+fn floats<C: Clock>(opened: &Opened<C>) -> StoreError {
+    StoreError::permanent(format!(
+        "{} has a quota of the caller's own: hit it alone, without holding it",
         opened.rule
     ))
 }

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{AnyAlgorithm, AnyLevel, Decision, Kind, Quota, SubWindows, Tick};
+use tollgate_core::{AnyAlgorithm, AnyLevel, Decision, Kind, Quota, SubWindows, Tick, TokenBucket};
 
 use super::builder::Options;
 use super::permit::Taken;
+use super::times::Times;
 use crate::cell::Held;
 use crate::clock::Clock;
 use crate::gate::{Costing, OneOf};
@@ -31,27 +32,38 @@ impl Hash for Owner {
     }
 }
 
-/// Which table: an algorithm, and for sub-windows how many parts they have.
+/// Which table: an algorithm, for sub-windows how many parts they have, and whether quotas are the callers'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sort {
     kind: Kind,
     parts: u32,
+    is_floating: bool,
 }
+
+/// All floating limits are in one table.
+const FLOATING: Sort = Sort { kind: Kind::TokenBucket, parts: 0, is_floating: true };
+const FLOATING_NAME: &str = "floating";
 
 impl Sort {
     pub(super) fn of(rule: &Rule) -> Self {
-        Self { kind: rule.kind(), parts: rule.parts() }
+        if rule.is_floating() {
+            return FLOATING;
+        }
+        Self { kind: rule.kind(), parts: rule.parts(), is_floating: false }
     }
 
     /// The one that [`Display`](fmt::Display) wrote.
     pub(super) fn parse(text: &str) -> Option<Self> {
+        if text == FLOATING_NAME {
+            return Some(FLOATING);
+        }
         let prefix = format!("{}-", Kind::SubWindows);
         if let Some(parts) = text.strip_prefix(&prefix) {
             let parts = parts.parse().ok().filter(|parts| (1..=1_000).contains(parts))?;
-            return Some(Self { kind: Kind::SubWindows, parts });
+            return Some(Self { kind: Kind::SubWindows, parts, is_floating: false });
         }
         let kind = text.parse().ok().filter(|kind| *kind != Kind::SubWindows)?;
-        Some(Self { kind, parts: 0 })
+        Some(Self { kind, parts: 0, is_floating: false })
     }
 
     fn any(self, quota: Quota) -> AnyAlgorithm {
@@ -64,6 +76,9 @@ impl Sort {
 
 impl fmt::Display for Sort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_floating {
+            return f.write_str(FLOATING_NAME);
+        }
         write!(f, "{}", self.kind)?;
         if self.parts > 0 { write!(f, "-{}", self.parts) } else { Ok(()) }
     }
@@ -73,6 +88,8 @@ impl fmt::Display for Sort {
 pub(super) enum Table<C: Clock> {
     Levels(KeyedLimiter<Owner, AnyLevel, C>),
     Others(KeyedLimiter<Owner, AnyAlgorithm, C>),
+    /// Those whose quotas are the callers'.
+    Times(Times<C>),
 }
 
 /// An owner as a member of a gate, of whichever table.
@@ -87,15 +104,35 @@ macro_rules! each {
         match $self {
             Table::Levels($limiter) => $body,
             Table::Others($limiter) => $body,
+            Table::Times(times) => {
+                let $limiter = times.states();
+                $body
+            }
+        }
+    };
+}
+
+/// As above, where a floating limit has an answer of its own.
+macro_rules! each_or_times {
+    ($self:expr, $limiter:ident => $body:expr) => {
+        match $self {
+            Table::Levels($limiter) => $body,
+            Table::Others($limiter) => $body,
+            Table::Times($limiter) => $body,
         }
     };
 }
 
 impl<C: Clock> Table<C> {
     pub(super) fn new(sort: Sort, options: &Options, pool: Option<&Arc<Pool>>, clock: &C) -> Self {
+        if sort.is_floating {
+            return Self::Times(Times::new(
+                one_quota(|quota, _| TokenBucket::new(quota), options, pool, clock).build(),
+            ));
+        }
         match level_of(sort) {
             Some(make) => Self::Levels(builder(make, options, pool, clock).build()),
-            None => Self::Others(builder(move |quota| sort.any(quota), options, pool, clock).build()),
+            None => Self::Others(builder(move |quota, _| sort.any(quota), options, pool, clock).build()),
         }
     }
 
@@ -107,11 +144,17 @@ impl<C: Clock> Table<C> {
         clock: &C,
         path: &Path,
     ) -> (Self, Result<usize, SnapshotError>) {
+        if sort.is_floating {
+            let (states, restored) =
+                one_quota(|quota, _| TokenBucket::new(quota), options, pool, clock).restore(path);
+            return (Self::Times(Times::new(states)), restored);
+        }
         if let Some(make) = level_of(sort) {
             let (limiter, restored) = builder(make, options, pool, clock).restore(path);
             return (Self::Levels(limiter), restored);
         }
-        let (limiter, restored) = builder(move |quota| sort.any(quota), options, pool, clock).restore(path);
+        let (limiter, restored) =
+            builder(move |quota, _| sort.any(quota), options, pool, clock).restore(path);
         (Self::Others(limiter), restored)
     }
 
@@ -121,24 +164,32 @@ impl<C: Clock> Table<C> {
     }
 
     pub(super) fn may_have(&self, quota: Quota, most: u32) -> bool {
-        each!(self, limiter => limiter.may_have(quota, most))
+        match self {
+            Self::Times(_) => true, // none is remembered
+            _ => each!(self, limiter => limiter.may_have(quota, most)),
+        }
+    }
+
+    /// The table as a limit with this quota uses it.
+    pub(super) fn with_quota(self, quota: Quota) -> Self {
+        if let Self::Times(times) = self { Self::Times(times.with_quota(quota)) } else { self }
     }
 
     #[inline]
     pub(super) fn check_at(&self, owner: &Owner, cost: u64, now: Tick) -> Decision {
-        each!(self, limiter => limiter.check_n_at(owner, cost, now))
+        each_or_times!(self, limiter => limiter.check_n_at(owner, cost, now))
     }
 
     pub(super) fn peek_at(&self, owner: &Owner, cost: u64, patience: Duration, now: Tick) -> Decision {
-        each!(self, limiter => limiter.peek_within_at(owner, cost, patience, now))
+        each_or_times!(self, limiter => limiter.peek_within_at(owner, cost, patience, now))
     }
 
     pub(super) fn charge_at(&self, owner: &Owner, cost: u64, now: Tick) {
-        each!(self, limiter => limiter.charge_at(owner, cost, now));
+        each_or_times!(self, limiter => limiter.charge_at(owner, cost, now));
     }
 
     pub(super) fn refund_at(&self, owner: &Owner, cost: u64, now: Tick) {
-        each!(self, limiter => limiter.refund_at(owner, cost, now));
+        each_or_times!(self, limiter => limiter.refund_at(owner, cost, now));
     }
 
     pub(super) fn reset(&self, owner: &Owner) -> bool {
@@ -150,6 +201,7 @@ impl<C: Clock> Table<C> {
         Ok(match self {
             Self::Levels(limiter) => Taken::Level(limiter.reserve_within(owner, cost, patience)?),
             Self::Others(limiter) => Taken::Other(limiter.reserve_within(owner, cost, patience)?),
+            Self::Times(_) => unreachable!("{ALONE}"),
         })
     }
 
@@ -158,6 +210,7 @@ impl<C: Clock> Table<C> {
         match self {
             Self::Levels(limiter) => OneOf::Left(limiter.key(owner).costing(cost)),
             Self::Others(limiter) => OneOf::Right(limiter.key(owner).costing(cost)),
+            Self::Times(_) => unreachable!("{ALONE}"),
         }
     }
 
@@ -166,6 +219,7 @@ impl<C: Clock> Table<C> {
         match self {
             Self::Levels(limiter) => OneOf::Left(limiter.owned_key(owner).costing(cost)),
             Self::Others(limiter) => OneOf::Right(limiter.owned_key(owner).costing(cost)),
+            Self::Times(_) => unreachable!("{ALONE}"),
         }
     }
 
@@ -193,29 +247,44 @@ impl<C: Clock> Clone for Table<C> {
         match self {
             Self::Levels(limiter) => Self::Levels(limiter.clone()),
             Self::Others(limiter) => Self::Others(limiter.clone()),
+            Self::Times(times) => Self::Times(times.clone()),
         }
     }
 }
 
-/// Makes the algorithm of a quota, if its state is one word.
-fn level_of(sort: Sort) -> Option<impl Fn(Quota) -> AnyLevel + Send + Sync + 'static> {
+/// Makes the algorithm of a quota, if its state is one word. Its windows, if it has any, begin when those of the wall clock do.
+fn level_of(sort: Sort) -> Option<impl Fn(Quota, Duration) -> AnyLevel + Send + Sync + 'static> {
     AnyLevel::new(sort.kind, NOBODYS)?;
-    Some(move |quota| AnyLevel::new(sort.kind, quota).expect("it is one word, whatever the quota"))
+    Some(move |quota, age| {
+        AnyLevel::new(sort.kind, quota).expect("it is one word, whatever the quota").aligned(age)
+    })
 }
 
-/// A table has a quota for keys that have none of their own, and there are no such keys.
-const NOBODYS: Quota = Quota::per_second(1);
+/// A table has a quota for keys that have none of their own. There are no such keys; where quotas float, it says what is idle.
+pub(super) const NOBODYS: Quota = Quota::per_second(1);
+
+/// Whoever decides about such a limit sees to it.
+const ALONE: &str = "a floating limit is hit alone";
 
 fn builder<A: Held, C: Clock>(
-    make: impl Fn(Quota) -> A + Send + Sync + 'static,
+    make: impl Fn(Quota, Duration) -> A + Send + Sync + 'static,
+    options: &Options,
+    pool: Option<&Arc<Pool>>,
+    clock: &C,
+) -> KeyedBuilder<Owner, A, C> {
+    one_quota(make, options, pool, clock).quota_of(|owner: &Owner| owner.quota)
+}
+
+/// A table whose keys have no quotas of their own.
+fn one_quota<A: Held, C: Clock>(
+    make: impl Fn(Quota, Duration) -> A + Send + Sync + 'static,
     options: &Options,
     pool: Option<&Arc<Pool>>,
     clock: &C,
 ) -> KeyedBuilder<Owner, A, C> {
     let builder = KeyedLimiter::<Owner>::builder(NOBODYS)
-        .algorithm(make)
+        .aligned_algorithm(make)
         .clock(clock.clone())
-        .quota_of(|owner: &Owner| owner.quota)
         .at_cap(options.at_cap);
     match pool {
         Some(pool) => builder.pool(Arc::clone(pool)),
@@ -234,6 +303,9 @@ mod tests {
             let sort = Sort::of(&rule.clone().with_kind(kind));
             assert_eq!(Sort::parse(&sort.to_string()), Some(sort));
         }
+        let floating = Sort::of(&Rule::floating("d", "n", Quota::per_second(1)));
+        assert_eq!((Sort::parse("floating"), floating.to_string()), (Some(floating), "floating".to_owned()));
+        assert_ne!(floating, Sort::of(&rule));
         assert_eq!(Sort::of(&rule.clone().with_sub_windows(60)).to_string(), "sub-windows-60");
         assert_eq!(Sort::of(&rule).to_string(), "token-bucket");
         for text in ["", "token", "sub-windows", "sub-windows-", "sub-windows-0", "sub-windows-1001", "notes"]

@@ -1,0 +1,209 @@
+//! Our HTTP beside a bare handler that reads the body and returns the same bytes, in the same server.
+//!
+//! The server has one core and wrk the other: 50 connections, checks of 10 000 keys.
+
+use std::fs;
+use std::future::Future;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::pin::Pin;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rustix::time::{ClockId, clock_gettime};
+use tollgate::store::MemoryStore;
+use tollgate_benches::{Better, Case, Contender, Goal, Options, interleave, pin_to_core};
+use tollgate_policy::Policy;
+use tollgate_server::{
+    Connection, Engine, HttpApi, HttpProtocol, Metrics, Origin, Protocol, Running, Server,
+};
+
+type Store = MemoryStore;
+
+const POLICY: &str = "[limit.per-ip]\nkey = \"ip\"\nrate = \"100000000/s\"\n";
+
+/// Ten thousand requests, made before the first is sent.
+const SCRIPT: &str = r#"
+local requests, at = {}, 0
+init = function()
+  local headers = { ["content-type"] = "application/json" }
+  for i = 1, 10000 do
+    local body = string.format('{"descriptor":{"ip":"10.0.%d.%d","path":"/orders"}}', i / 256, i % 256)
+    requests[i] = wrk.format("POST", "/v1/check", headers, body)
+  end
+end
+request = function()
+  at = at % 10000 + 1
+  return requests[at]
+end
+"#;
+
+/// What one run of wrk told.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    per_second: f64,
+    p99_us: f64,
+    cpu_us: f64,
+}
+
+/// Requests in a second, the time that one in a hundred takes longer than, and the server's share of the processor.
+pub(crate) fn cases(options: Options) -> Vec<Case> {
+    let mut rate = Case::new("http-50c", "k req/s", Better::Higher)
+        .goal(Goal::ratio_at_least("tollgate", "bare-hyper", 0.9));
+    let mut late =
+        Case::new("http-50c-p99", "us", Better::Lower).goal(Goal::ratio_at_most("tollgate", "bare-hyper", 1.2));
+    let mut cpu = Case::new("http-50c-cpu", "us per req", Better::Lower);
+    let (rounds, seconds) = if options.is_quick() { (3, 2) } else { (7, 8) };
+
+    let script = std::env::temp_dir().join(format!("tollgate-wrk-{}.lua", std::process::id()));
+    fs::write(&script, SCRIPT).expect("a file for wrk");
+    let (ours, our_server) = serve(|| HttpProtocol::new(HttpApi::new(Metrics::new())));
+    let same = Arc::new(answer_of(ours));
+    let (bare, bare_server) = serve(|| Bare(Arc::clone(&same)));
+    let wrk = |address: SocketAddr| {
+        let script = script.clone();
+        Box::new(move || wrk(address, seconds, script.to_str().expect("a plain path"))) as Box<dyn Fn() -> Run>
+    };
+    let contenders: [Contender<'_, Run>; 2] = [("tollgate", wrk(ours)), ("bare-hyper", wrk(bare))];
+    interleave(rounds, &contenders, |name, run| {
+        rate.sample(name, run.per_second / 1e3);
+        late.sample(name, run.p99_us);
+        cpu.sample(name, run.cpu_us);
+    });
+    for server in [our_server, bare_server] {
+        server.drain(Duration::from_secs(1)).expect("it ends");
+    }
+    let _ = fs::remove_file(script);
+    vec![rate, late, cpu]
+}
+
+/// Starts a server on the second core.
+fn serve<P: Protocol<Store>>(protocol: impl FnOnce() -> P + Send) -> (SocketAddr, Running) {
+    thread::scope(|scope| {
+        let start = scope.spawn(|| {
+            pin_to_core(1); // and so the threads that it starts
+            let policy = Policy::parse("limits.toml", POLICY).expect("a policy");
+            let mut server = Server::new(Engine::new(MemoryStore::new(), policy, Origin::default())).workers(1);
+            let address = server.listen(([127, 0, 0, 1], 0).into(), protocol(), None).expect("a port");
+            (address, server.start().expect("threads"))
+        });
+        start.join().expect("it starts")
+    })
+}
+
+/// One run of wrk on the first core.
+fn wrk(address: SocketAddr, seconds: u64, script: &str) -> Run {
+    let before = cpu_seconds();
+    let output = Command::new("taskset")
+        .args(["-c", "0", "wrk", "--latency", "-t1", "-c50", &format!("-d{seconds}s"), "-s", script])
+        .arg(format!("http://{address}"))
+        .output()
+        .expect("wrk is installed: cargo xtask bench installs it");
+    let spent = cpu_seconds() - before;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && !said.contains("Non-2xx"), "{said}");
+    let after = |name: &str| {
+        let line = said.lines().find_map(|line| line.trim().strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no {name} in\n{said}")).trim().to_owned()
+    };
+    let per_second: f64 = after("Requests/sec:").parse().expect("a number");
+    let requests: f64 = said
+        .lines()
+        .find_map(|line| line.trim().split_once(" requests in "))
+        .and_then(|(count, _)| count.parse().ok())
+        .expect("a number of requests");
+    Run { per_second, p99_us: micros(&after("99%")), cpu_us: spent * 1e6 / requests }
+}
+
+/// `1.23ms`, `800.00us`, `1.00s`.
+fn micros(text: &str) -> f64 {
+    let (number, scale) = if let Some(number) = text.strip_suffix("us") {
+        (number, 1.0)
+    } else if let Some(number) = text.strip_suffix("ms") {
+        (number, 1e3)
+    } else {
+        (text.strip_suffix('s').expect("a unit of time"), 1e6)
+    };
+    number.parse::<f64>().expect("a number") * scale
+}
+
+/// What this process used of the processor, without its children.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// An answer, to be given again and again.
+#[derive(Debug)]
+struct Same {
+    headers: hyper::HeaderMap,
+    body: Bytes,
+}
+
+/// How our server answers one of the requests.
+fn answer_of(address: SocketAddr) -> Same {
+    let mut stream = BufReader::new(TcpStream::connect(address).expect("a connection"));
+    let body = r#"{"descriptor":{"ip":"10.0.0.1","path":"/orders"}}"#;
+    let request = format!("POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.get_mut().write_all(request.as_bytes()).expect("it listens");
+    let (mut headers, mut length) = (hyper::HeaderMap::new(), 0);
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("it answers");
+        if line.starts_with("HTTP/") {
+            assert!(line.contains(" 200 "), "{line}");
+            continue;
+        }
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        match name {
+            "content-length" => length = value.parse().expect("a length"),
+            "date" => {}
+            _ => {
+                let name = hyper::header::HeaderName::try_from(name).expect("a name");
+                headers.append(name, value.parse().expect("a value"));
+            }
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).expect("a body");
+    Same { headers, body: body.into() }
+}
+
+/// Reads the body, and answers always the same.
+struct Bare(Arc<Same>);
+
+impl Protocol<Store> for Bare {
+    fn name(&self) -> &'static str {
+        "bare"
+    }
+
+    fn serve(&self, connection: Connection<Store>) -> Pin<Box<dyn Future<Output = ()>>> {
+        let same = Arc::clone(&self.0);
+        Box::pin(async move {
+            let service = service_fn(move |request: Request<Incoming>| {
+                let same = Arc::clone(&same);
+                async move {
+                    let body = request.into_body().collect().await?.to_bytes();
+                    assert!(!body.is_empty());
+                    let mut answer = Response::new(Full::new(same.body.clone()));
+                    answer.headers_mut().clone_from(&same.headers);
+                    Ok::<_, hyper::Error>(answer)
+                }
+            });
+            let builder = hyper::server::conn::http1::Builder::new();
+            let _ = builder.serve_connection(TokioIo::new(connection.stream), service).await;
+        })
+    }
+
+    fn full(&self) -> &'static [u8] {
+        b""
+    }
+}

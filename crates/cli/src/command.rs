@@ -1,0 +1,135 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap_complete::Shell;
+
+use crate::failure::Failure;
+use crate::output;
+use crate::settings::{self, Given};
+
+/// All of it.
+pub(crate) fn command() -> Command {
+    Command::new("tollgate")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Decides who may pass, how fast, and what happens when they may not")
+        .after_help("Ends with 0 if all went well, 1 if something failed or a policy has mistakes, 2 if it was called in a wrong way.")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(with_settings(Command::new("serve").about("Serves decisions to programs in any language")))
+        .subcommand(with_settings(
+            Command::new("settings")
+                .about("Shows what 'serve' would go by, and where each setting comes from")
+                .arg(format(["toml", "markdown"]).help("toml: the values; markdown: what there is to set")),
+        ))
+        .subcommand(policy())
+        .subcommand(
+            Command::new("completions")
+                .about("Prints a script that completes commands in a shell")
+                .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell))),
+        )
+}
+
+fn policy() -> Command {
+    Command::new("policy")
+        .about("Looks at policies: the files that say who is limited, and how")
+        .subcommand_required(true)
+        .subcommand(
+            Command::new("check")
+                .about("Tells everything that is wrong with policies")
+                .arg(file("The policies; the built-in one, if there is none").num_args(0..))
+                .arg(format(["text", "json"])),
+        )
+        .subcommand(
+            Command::new("explain")
+                .about("Tells which limits apply to a call, why, and what they would answer on a fresh store")
+                .arg(file("The policy; the built-in one, if there is none"))
+                .arg(
+                    Arg::new("descriptor")
+                        .long("descriptor")
+                        .short('d')
+                        .value_name("NAME=VALUE,…")
+                        .default_value("")
+                        .hide_default_value(true)
+                        .help("Who asks for what: ip=10.0.0.7,path=/orders. A comma in a value is written \\, and a backslash \\\\"),
+                )
+                .arg(Arg::new("domain").long("domain").default_value(tollgate_policy::DEFAULT_DOMAIN).help("The group of limits"))
+                .arg(
+                    Arg::new("cost")
+                        .long("cost")
+                        .default_value("1")
+                        .value_parser(value_parser!(u64))
+                        .help("What the call costs, unless a limit has a field that says so"),
+                )
+                .arg(format(["text", "json"])),
+        )
+        .subcommand(
+            Command::new("convert")
+                .about("Prints policies of envoyproxy/ratelimit or limitador as one of ours that decides the same")
+                .arg(file("The policies, or folders of them").num_args(1..).required(true)),
+        )
+        .subcommand(Command::new("schema").about("Prints the JSON schema of policies, for editors"))
+        .subcommand(Command::new("default").about("Prints the built-in policy, to start from"))
+}
+
+fn file(help: &'static str) -> Arg {
+    Arg::new("file").value_name("FILE").value_parser(value_parser!(PathBuf)).help(help)
+}
+
+/// The first is the usual one.
+fn format<const N: usize>(words: [&'static str; N]) -> Arg {
+    Arg::new("format").long("format").default_value(words[0]).value_parser(PossibleValuesParser::new(words))
+}
+
+/// Adds a flag for every setting.
+fn with_settings(command: Command) -> Command {
+    let config = Arg::new(settings::CONFIG)
+        .long(settings::CONFIG)
+        .value_name("PATH")
+        .value_parser(value_parser!(PathBuf))
+        .help(format!("A TOML file of settings; also {}", settings::CONFIG_VARIABLE));
+    let flag = |setting: &settings::Setting| {
+        let said = format!("{} [default: {}]", setting.help, setting.default);
+        Arg::new(setting.key)
+            .long(setting.flag())
+            .value_name(setting.value)
+            .help(said)
+            .help_heading(setting.group())
+            .action(ArgAction::Set)
+            .allow_hyphen_values(true)
+    };
+    let command = command.arg(config).args(settings::all().iter().map(flag));
+    command.after_help(
+        "Every setting can also be given by a variable (--http-address: TOLLGATE_HTTP_ADDRESS) or in the file (http.address). \
+         A flag goes before a variable, a variable before the file.",
+    )
+}
+
+/// What was given to a command that takes settings.
+pub(crate) fn given(matches: &ArgMatches) -> Given {
+    let flag =
+        |setting: &settings::Setting| Some((setting.key, matches.get_one::<String>(setting.key)?.clone()));
+    Given {
+        config: matches.get_one::<PathBuf>(settings::CONFIG).cloned(),
+        flags: settings::all().iter().filter_map(flag).collect(),
+        variables: std::env::vars_os().collect(),
+    }
+}
+
+/// Prints a script for a shell.
+pub(crate) fn completions(matches: &ArgMatches) -> Result<(), Failure> {
+    let shell = *matches.get_one::<Shell>("shell").expect("clap asks for it");
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "tollgate", &mut script);
+    output::print(&String::from_utf8_lossy(&script))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_makes_sense() {
+        super::command().debug_assert();
+    }
+}

@@ -1,0 +1,54 @@
+//! The log: lines on the standard error, for people or for programs.
+
+use std::io::{self, IsTerminal};
+use std::panic::{self, PanicHookInfo};
+
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt};
+
+use crate::settings::{Format, Level, Log};
+
+/// Writes what is logged from now on.
+pub(crate) fn start(log: &Log) {
+    let level = level(log.level.0);
+    // What the libraries beneath have to say is rarely of interest.
+    let targets = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("tollgate", level);
+    tracing_subscriber::registry().with(lines(log.format.0).with_filter(targets)).init();
+    panic::set_hook(Box::new(tell_panic));
+}
+
+fn level(level: Level) -> LevelFilter {
+    match level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    }
+}
+
+fn lines(format: Format) -> Box<dyn Layer<Registry> + Send + Sync> {
+    let lines = fmt::layer().with_writer(io::stderr);
+    match format {
+        Format::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
+        Format::Text => {
+            let has_colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            lines.with_target(false).with_ansi(has_colours).boxed()
+        }
+    }
+}
+
+/// A panic becomes a line like any other. What came of it is told by whoever caught it.
+fn tell_panic(info: &PanicHookInfo<'_>) {
+    let payload = info.payload();
+    let said = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let said = said.unwrap_or("with something that is not text");
+    let thread = std::thread::current().name().unwrap_or_default().to_owned();
+    let location = info.location().map(ToString::to_string).unwrap_or_default();
+    tracing::error!(thread, location, "panicked: {said}");
+}

@@ -1,0 +1,63 @@
+//! Everything that is wrong with policies.
+
+use std::path::Path;
+
+use clap::ArgMatches;
+use serde::Serialize;
+use tollgate_policy::Problems;
+
+use super::{BUILT_IN_NAME, files, is_json, read};
+use crate::failure::Failure;
+use crate::output;
+
+/// What there is to say of a policy.
+#[derive(Serialize)]
+struct Checked {
+    path: String,
+    /// How many limits it has, if nothing is wrong with it.
+    limits: Option<usize>,
+    domains: Vec<String>,
+    #[serde(flatten)]
+    problems: Problems,
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let checked: Vec<Checked> = files(matches).map(check).collect();
+    if is_json(matches) {
+        output::print_json(&checked)?;
+    } else {
+        let texts: Vec<String> = checked.iter().map(Checked::text).collect();
+        output::print(&texts.concat())?;
+    }
+    if checked.iter().all(|policy| policy.limits.is_some()) { Ok(()) } else { Err(Failure::Found) }
+}
+
+fn check(path: Option<&Path>) -> Checked {
+    let shown = path.map_or_else(|| BUILT_IN_NAME.to_owned(), |path| path.display().to_string());
+    match read(path) {
+        Ok((policy, _)) => Checked {
+            path: shown,
+            limits: Some(policy.limits().len()),
+            domains: policy.domains().map(str::to_owned).collect(),
+            problems: Problems::default(),
+        },
+        Err(problems) => Checked { path: shown, limits: None, domains: Vec::new(), problems },
+    }
+}
+
+impl Checked {
+    fn text(&self) -> String {
+        let Self { path, limits, domains, problems } = self;
+        match (limits, problems.count()) {
+            (Some(limits), _) => {
+                let (limits, domains) = (counted(*limits, "limit"), counted(domains.len(), "domain"));
+                format!("{path}: {limits} in {domains}, nothing is wrong\n")
+            }
+            (None, count) => format!("{problems}\n\n{path}: {}\n", counted(count, "problem")),
+        }
+    }
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}

@@ -1,0 +1,93 @@
+//! Which limits apply to a call, why, and what they would answer.
+
+use std::time::Duration;
+
+use clap::ArgMatches;
+use serde::Serialize;
+use tollgate::store::{MemoryStore, Mode};
+use tollgate_policy::{DEFAULT_DOMAIN, Descriptor, DescriptorBuf, Explanation};
+use tollgate_server::{Ask, Engine, Finding, Ruling};
+
+use super::{files, is_json, read};
+use crate::failure::Failure;
+use crate::output;
+
+/// What is told.
+#[derive(Serialize)]
+struct Told {
+    /// Whether all limits together allow the call.
+    allowed: bool,
+    /// The limit that decides.
+    decided_by: Option<String>,
+    #[serde(flatten)]
+    explanation: Explanation,
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let text = |id: &str| matches.get_one::<String>(id).map(String::as_str);
+    let typed: DescriptorBuf = text("descriptor").unwrap_or_default().parse().map_err(|error| {
+        Failure::Usage(format!(
+            "--descriptor: {error}\nIt looks like this: --descriptor ip=10.0.0.7,path=/orders"
+        ))
+    })?;
+    let descriptor = typed.in_domain(text("domain").unwrap_or(DEFAULT_DOMAIN));
+    let cost = matches.get_one("cost").copied().unwrap_or(1);
+    let (policy, origin) = read(files(matches).next().flatten()).map_err(Failure::failed)?;
+    let explanation = policy.explain(&descriptor);
+    // The time of a fresh store is of no account.
+    let engine = Engine::new(MemoryStore::new(), policy, origin);
+    let told = answer(&engine, &descriptor, cost, explanation)?;
+    if is_json(matches) { output::print_json(&told) } else { output::print(&told.text()) }
+}
+
+fn answer(
+    engine: &Engine<MemoryStore>,
+    descriptor: &Descriptor<'_>,
+    cost: u64,
+    mut explanation: Explanation,
+) -> Result<Told, Failure> {
+    let mut clerk = engine.clerk();
+    let asks = [Ask::policy(descriptor).costing(cost)];
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(Failure::failed)?;
+    let ruling = runtime.block_on(clerk.decide(Mode::Take, &asks)).map_err(Failure::failed)?;
+    for limit in &mut explanation.limits {
+        limit.answer = answer_of(&ruling, &limit.name);
+    }
+    let decided_by = ruling.decided_by().map(|finding| finding.limit.rule.name().to_owned());
+    Ok(Told { allowed: ruling.is_allowed(), decided_by, explanation })
+}
+
+/// What a limit says, each of its quotas for itself.
+fn answer_of(ruling: &Ruling<'_>, name: &str) -> Option<String> {
+    let of_limit: Vec<&Finding<'_>> =
+        ruling.findings().iter().filter(|finding| finding.limit.rule.name() == name).collect();
+    let said = |finding: &&Finding<'_>| match of_limit.len() {
+        1 => words(finding),
+        _ => format!("{}: {}", finding.limit.rule.quotas()[finding.quota], words(finding)),
+    };
+    let said: Vec<String> = of_limit.iter().map(said).collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
+fn words(finding: &Finding<'_>) -> String {
+    let decision = &finding.decision;
+    let left = match decision.limit() {
+        u64::MAX => "unlimited".to_owned(),
+        limit => format!("{} of {limit} left", decision.remaining()),
+    };
+    match (decision.is_admitted(), decision.retry_after()) {
+        (true, _) if decision.delay() == Duration::ZERO => format!("allowed, {left}"),
+        (true, _) => format!("allowed after {:?}, {left}", decision.delay()),
+        (false, Some(wait)) => format!("denied, {left}, try again in {wait:?}"),
+        (false, None) => format!("denied for ever: it costs {}, and {left}", finding.cost),
+    }
+}
+
+impl Told {
+    fn text(&self) -> String {
+        let word = if self.allowed { "allowed" } else { "denied" };
+        let by = self.decided_by.as_ref().map(|name| format!(", decided by {name}"));
+        let by = by.unwrap_or_else(|| ", since no limit applies".to_owned());
+        format!("{}\ntogether: {word}{by}\n", self.explanation)
+    }
+}

@@ -1,0 +1,119 @@
+//! Serving decisions until it is told to stop.
+
+mod doors;
+mod greeting;
+mod memory;
+mod signals;
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tollgate_flow::OrFault;
+use tollgate_policy::Policy;
+use tollgate_server::{Engine, Origin, Reloader, Running, Server, Snapshots};
+
+use crate::failure::Failure;
+use crate::settings::{Resolved, Settings, Store};
+use crate::{log, output, policy};
+use signals::{Signals, Told};
+
+/// Serves by these settings.
+pub(crate) fn run(resolved: &Resolved) -> Result<(), Failure> {
+    let settings = &resolved.settings;
+    log::start(&settings.log);
+    resolved.hints.iter().for_each(|hint| tracing::warn!("{hint}"));
+    let policy = policy::read(settings.policy.as_deref()).map_err(Failure::failed)?;
+    match settings.store.0 {
+        Store::Memory => {
+            let (store, snapshots) = memory::open(settings)?;
+            serve(store, snapshots, policy, settings)
+        }
+    }
+}
+
+fn serve<S: tollgate::store::Store>(
+    store: S,
+    snapshots: Option<Snapshots>,
+    (policy, origin): (Policy, Origin),
+    settings: &Settings,
+) -> Result<(), Failure> {
+    let engine = Engine::new(store, policy, origin);
+    let mut server = server(&engine, settings);
+    let doors = doors::open(&mut server, settings)?;
+    let runtime = Builder::new_current_thread().enable_all().build().or_fault("cannot start")?;
+    let _inside = runtime.enter();
+    // Before it is told where it listens: whoever reads that may send one at once.
+    let mut signals = Signals::new().or_fault("cannot listen to signals")?;
+    let reload = |path: &std::path::PathBuf| Reloader::start(engine.clone(), path);
+    let reloader = settings.policy.as_ref().map(reload).transpose().or_fault("cannot start")?;
+    let running = server.start().or_fault("cannot start")?;
+    output::print(&greeting::greeting(&engine, &doors, settings))?;
+    let signal = runtime.block_on(until_stopped(&mut signals, reloader.as_ref()));
+    drop(reloader);
+    let connections = running.connections();
+    tracing::info!(
+        signal,
+        connections,
+        "told to stop: nobody is let in any more, and what was begun is finished"
+    );
+    runtime.block_on(close(running, snapshots, settings.drain, &mut signals))
+}
+
+fn server<S: tollgate::store::Store>(engine: &Engine<S>, settings: &Settings) -> Server<S> {
+    let server = Server::new(engine.clone()).max_connections(settings.max_connections.get());
+    match settings.workers.get() {
+        0 => server,
+        workers => server.workers(workers),
+    }
+}
+
+/// Which signal it was.
+async fn until_stopped(signals: &mut Signals, reloader: Option<&Reloader>) -> &'static str {
+    loop {
+        match (signals.next().await, reloader) {
+            (Told::Stop(signal), _) => return signal,
+            (Told::Reload, Some(reloader)) => reloader.reload(),
+            (Told::Reload, None) => {
+                tracing::info!("SIGHUP: the policy is built in, there is no file to load again");
+            }
+        }
+    }
+}
+
+/// Finishes everything, unless it is told a second time.
+async fn close(
+    running: Running,
+    snapshots: Option<Snapshots>,
+    patience: Duration,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let (tell, told) = oneshot::channel();
+    thread::spawn(move || _ = tell.send(finish(running, snapshots, patience)));
+    let again = async {
+        loop {
+            if let Told::Stop(signal) = signals.next().await {
+                return signal;
+            }
+        }
+    };
+    tokio::select! {
+        finished = told => finished.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))),
+        signal = again => Err(io::Error::other(format!("{signal}, the second: not all was finished"))),
+    }
+    .map_err(|error| Failure::Failed(format!("did not end well: {error}")))
+}
+
+fn finish(running: Running, snapshots: Option<Snapshots>, patience: Duration) -> io::Result<()> {
+    let left = running.drain(patience)?;
+    if left > 0 {
+        tracing::warn!(connections = left, "these did not end in time and were cut off");
+    }
+    if let Some(keys) = snapshots.map(Snapshots::finish).transpose()? {
+        tracing::info!(keys, "the counters have been saved");
+    }
+    tracing::info!("stopped");
+    Ok(())
+}

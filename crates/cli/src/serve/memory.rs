@@ -1,0 +1,54 @@
+//! The store in this process.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use tollgate::store::{MemoryStore, MemoryStoreBuilder, Restored};
+use tollgate::{AtCap, DefaultClock};
+use tollgate_server::Snapshots;
+
+use crate::failure::Failure;
+use crate::settings::{self, Memory, Settings};
+
+/// The store, with what an earlier one saved, if there is a folder for that.
+pub(super) fn open(settings: &Settings) -> Result<(MemoryStore, Option<Snapshots>), Failure> {
+    let builder = builder(&settings.memory);
+    let Some(folder) = &settings.snapshot.folder else { return Ok((builder.build(), None)) };
+    let failed = |error| Failure::Failed(format!("cannot save counters in {}: {error}", folder.display()));
+    // What cannot work at the end should be known at the beginning.
+    fs::create_dir_all(folder).map_err(failed)?;
+    let (store, restored) = builder.restore(folder);
+    tell(&restored, folder);
+    let snapshots = Snapshots::start(store.clone(), folder, settings.snapshot.every).map_err(failed)?;
+    Ok((store, Some(snapshots)))
+}
+
+fn builder(memory: &Memory) -> MemoryStoreBuilder<DefaultClock> {
+    let at_cap = match memory.at_cap.0 {
+        settings::AtCap::Evict => AtCap::Evict,
+        settings::AtCap::Refuse => AtCap::Refuse,
+    };
+    let mut builder = MemoryStore::builder().at_cap(at_cap);
+    if let Some(keys) = memory.max_keys {
+        builder = builder.max_keys(keys.get());
+    }
+    if let Some(size) = memory.max_bytes {
+        builder = builder.max_bytes(size.bytes());
+    }
+    if let Some(every) = memory.sweep_every {
+        builder = builder.sweep_every(every);
+    }
+    match memory.names.get() {
+        0 => builder,
+        names => builder.names(names),
+    }
+}
+
+fn tell(restored: &Restored, folder: &Path) {
+    for problem in &restored.problems {
+        let cause = problem.source().map(ToString::to_string);
+        tracing::error!(%problem, cause, "a snapshot cannot be restored: the counters that were in it start afresh");
+    }
+    tracing::info!(keys = restored.keys, folder = %folder.display(), "the counters have been restored");
+}

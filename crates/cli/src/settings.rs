@@ -1,0 +1,168 @@
+//! What `serve` goes by: flags, variables and a file, in that order.
+//!
+//! `table` lists the settings, each once. The flags, the names of variables and keys, the help, what is read, and
+//! `docs/settings.md` all come from there.
+
+mod docs;
+mod file;
+mod table;
+mod value;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::{command, output};
+pub(crate) use table::*;
+use tollgate_policy::did_you_mean;
+
+/// The one setting that a file cannot have: which file it is.
+pub(crate) const CONFIG: &str = "config";
+pub(crate) const CONFIG_VARIABLE: &str = "TOLLGATE_CONFIG";
+
+/// How the names of all variables begin.
+const PREFIX: &str = "TOLLGATE_";
+
+/// What somebody gave.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) config: Option<PathBuf>,
+    /// By key.
+    pub(crate) flags: BTreeMap<&'static str, String>,
+    pub(crate) variables: Vec<(OsString, OsString)>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub(crate) settings: Settings,
+    /// What each setting is and where it comes from, in the order of the table.
+    pub(crate) sources: Vec<(String, Origin)>,
+    /// What is probably a mistake and might be none.
+    pub(crate) hints: Vec<String>,
+}
+
+/// Where a setting comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    /// As `tollgate.toml:3:1`.
+    File(String),
+    Variable(String),
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(place) => f.write_str(place),
+            Self::Variable(name) => f.write_str(name),
+            Self::Flag(name) => write!(f, "--{name}"),
+        }
+    }
+}
+
+/// Reads everything that was given. What is wrong is told all at once, also where something else goes before it.
+pub(crate) fn resolve(given: &Given) -> Result<Resolved, Failure> {
+    let mut resolving = Resolving::default();
+    let file = resolving.file(given);
+    for setting in all() {
+        resolving.choose(&setting, setting.default.to_owned(), Origin::Default);
+        if let Some((text, place)) = file.get(setting.key) {
+            resolving.read_from_file(&setting, text, place);
+        }
+        if let Some(text) = resolving.variable(given, &setting.variable()) {
+            resolving.choose(&setting, text, Origin::Variable(setting.variable()));
+        }
+        if let Some(text) = given.flags.get(setting.key) {
+            resolving.choose(&setting, text.clone(), Origin::Flag(setting.flag()));
+        }
+    }
+    resolving.finish(hints(given))
+}
+
+#[derive(Default)]
+struct Resolving {
+    settings: Settings,
+    chosen: BTreeMap<&'static str, (String, Origin)>,
+    mistakes: Vec<String>,
+}
+
+impl Resolving {
+    fn file(&mut self, given: &Given) -> file::Values {
+        let named = given.config.clone().or_else(|| self.variable(given, CONFIG_VARIABLE).map(PathBuf::from));
+        let Some(path) = named else { return file::Values::default() };
+        let (values, problems) = file::read(&path);
+        self.mistakes.extend(problems.iter().map(ToString::to_string));
+        values
+    }
+
+    fn variable(&mut self, given: &Given, name: &str) -> Option<String> {
+        let (_, value) = given.variables.iter().find(|(known, _)| known == name)?;
+        let text = value.to_str().map(str::to_owned);
+        if text.is_none() {
+            self.mistakes.push(format!("{name}: expected text, found something that is not UTF-8"));
+        }
+        text
+    }
+
+    fn choose(&mut self, setting: &Setting, text: String, origin: Origin) {
+        match setting.set(&mut self.settings, &text) {
+            Ok(()) => _ = self.chosen.insert(setting.key, (text, origin)),
+            Err(message) => self.mistakes.push(format!("{origin}: {message}")),
+        }
+    }
+
+    fn read_from_file(&mut self, setting: &Setting, text: &str, place: &tollgate_policy::Place) {
+        match setting.set(&mut self.settings, text) {
+            Ok(()) => {
+                self.chosen.insert(setting.key, (text.to_owned(), Origin::File(place.to_string())));
+            }
+            Err(message) => {
+                let message = format!("{}: {message}", setting.key);
+                self.mistakes.push(tollgate_policy::Problem::new(place, message).to_string());
+            }
+        }
+    }
+
+    fn finish(self, hints: Vec<String>) -> Result<Resolved, Failure> {
+        let Self { settings, mut chosen, mistakes } = self;
+        if !mistakes.is_empty() {
+            return Err(Failure::Usage(mistakes.join("\n\n")));
+        }
+        let sources = all().iter().filter_map(|setting| chosen.remove(setting.key)).collect();
+        Ok(Resolved { settings, sources, hints })
+    }
+}
+
+/// Variables that look like ours. They may be somebody else's: Kubernetes sets `TOLLGATE_PORT` for a service of this name.
+fn hints(given: &Given) -> Vec<String> {
+    let settings = all();
+    let known: Vec<String> =
+        settings.iter().map(Setting::variable).chain([CONFIG_VARIABLE.to_owned()]).collect();
+    let short = |name: &str| name.strip_prefix(PREFIX).map(str::to_owned);
+    let ours: Vec<String> = known.iter().filter_map(|name| short(name)).collect();
+    let names = given.variables.iter().filter_map(|(name, _)| short(name.to_str()?));
+    let unknown = names.filter(|name| !ours.contains(name));
+    let hint = |name: String| {
+        let help = did_you_mean(&name, ours.iter().map(String::as_str))?.replace('"', "");
+        Some(format!("{PREFIX}{name} is no setting; {}", help.replace("mean ", &format!("mean {PREFIX}"))))
+    };
+    unknown.filter_map(hint).collect()
+}
+
+/// Shows what `serve` would go by, or what there is to set.
+pub(crate) fn show(matches: &ArgMatches) -> Result<(), Failure> {
+    match matches.get_one::<String>("format").map(String::as_str) {
+        Some("markdown") => output::print(&docs::markdown()),
+        _ => output::print(&docs::effective(&resolve(&command::given(matches))?)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

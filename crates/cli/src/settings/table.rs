@@ -1,0 +1,300 @@
+//! The settings, each once.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::PREFIX;
+use super::value::{Choice, Count, OneOf, Size, Value};
+
+/// Everything that can be set.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) policy: Option<PathBuf>,
+    pub(crate) workers: Count<0, 1024>,
+    pub(crate) max_connections: Count<1, 1_000_000>,
+    pub(crate) drain: Duration,
+    pub(crate) store: OneOf<Store>,
+    pub(crate) memory: Memory,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) http: Http,
+    pub(crate) resp: Resp,
+    pub(crate) metrics: Metrics,
+    pub(crate) log: Log,
+}
+
+/// HTTP/JSON, and how much callers may send.
+#[derive(Debug, Default)]
+pub(crate) struct Http {
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) body_bytes: Size,
+    pub(crate) header_bytes: Size,
+    pub(crate) headers: Count<1, 10_000>,
+    pub(crate) checks: Count<1, 100_000>,
+    pub(crate) fields: Count<1, 1_000>,
+    pub(crate) key_bytes: Size,
+    pub(crate) head_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) write_timeout: Duration,
+}
+
+/// The protocol of Redis.
+#[derive(Debug, Default)]
+pub(crate) struct Resp {
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) slow_timeout: Duration,
+}
+
+/// What is measured.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) compat: Option<OneOf<Compat>>,
+}
+
+/// The store in this process.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) max_keys: Option<Count<1, 1_000_000_000_000>>,
+    pub(crate) max_bytes: Option<Size>,
+    pub(crate) at_cap: OneOf<AtCap>,
+    pub(crate) names: Count<0, 1_000_000>,
+    pub(crate) sweep_every: Option<Duration>,
+}
+
+/// What outlives the process.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) every: Option<Duration>,
+}
+
+/// What is told while it runs.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    pub(crate) level: OneOf<Level>,
+    pub(crate) format: OneOf<Format>,
+}
+
+/// Every setting, in the order of the help and the docs.
+pub(crate) fn all() -> Vec<Setting> {
+    vec![
+        of("policy", "none", "The policy: a file, or a folder of them; none is the built-in one", |to| {
+            &mut to.policy
+        }),
+        of("workers", "0", "Threads that serve connections; 0 is one for each core", |to| &mut to.workers),
+        of("max_connections", "10000", "Connections at once, over all protocols; more are refused", |to| {
+            &mut to.max_connections
+        }),
+        of("drain", "20s", "How long connections may take to end when it is told to stop", |to| {
+            &mut to.drain
+        }),
+        of("store", "memory", "Where counters are kept", |to| &mut to.store),
+        of("http.address", "127.0.0.1:8080", "Where HTTP is spoken; port 0 lets the system choose", |to| {
+            &mut to.http.address
+        }),
+        of("http.body_bytes", "1MiB", "The largest body of a request", |to| &mut to.http.body_bytes),
+        of("http.header_bytes", "16KiB", "The largest head of a request: its line and header fields", |to| {
+            &mut to.http.header_bytes
+        }),
+        of("http.headers", "64", "The most header fields of a request", |to| &mut to.http.headers),
+        of("http.checks", "1000", "The most checks in one body", |to| &mut to.http.checks),
+        of("http.fields", "32", "The most fields of one descriptor", |to| &mut to.http.fields),
+        of("http.key_bytes", "1KiB", "The longest key, domain, and name and value of a field", |to| {
+            &mut to.http.key_bytes
+        }),
+        of("http.head_timeout", "10s", "How long the head of a request may take to come", |to| {
+            &mut to.http.head_timeout
+        }),
+        of("http.body_timeout", "10s", "How long its body may take to come", |to| &mut to.http.body_timeout),
+        of("http.idle_timeout", "75s", "How long a connection may be without a request", |to| {
+            &mut to.http.idle_timeout
+        }),
+        of("http.write_timeout", "10s", "How long a caller may take nothing of its answer", |to| {
+            &mut to.http.write_timeout
+        }),
+        of(
+            "resp.address",
+            "127.0.0.1:6380",
+            "Where the protocol of Redis is spoken; port 0 lets the system choose",
+            |to| &mut to.resp.address,
+        ),
+        of("resp.idle_timeout", "15min", "How long a connection may be without a command", |to| {
+            &mut to.resp.idle_timeout
+        }),
+        of(
+            "resp.slow_timeout",
+            "10s",
+            "How long a command may take to come, and its answer to be taken",
+            |to| &mut to.resp.slow_timeout,
+        ),
+        of("memory.max_keys", "none", "Keys that are remembered at most", |to| &mut to.memory.max_keys),
+        of("memory.max_bytes", "1GiB", "Memory that counters take at most, about", |to| {
+            &mut to.memory.max_bytes
+        }),
+        of(
+            "memory.at_cap",
+            "evict",
+            "What happens to new keys when the memory is full: evict forgets whoever has used the least, refuse refuses them",
+            |to| &mut to.memory.at_cap,
+        ),
+        of(
+            "memory.names",
+            "100",
+            "Names of the busiest keys that are remembered, to be listed; 0 is none",
+            |to| &mut to.memory.names,
+        ),
+        of(
+            "memory.sweep_every",
+            "1min",
+            "How often everything idle is dropped, whether there are calls or not",
+            |to| &mut to.memory.sweep_every,
+        ),
+        of(
+            "snapshot.folder",
+            "none",
+            "Where the counters are saved at the end, and restored from at the start",
+            |to| &mut to.snapshot.folder,
+        ),
+        of("snapshot.every", "5min", "How often they are saved meanwhile", |to| &mut to.snapshot.every),
+        of("metrics.compat", "none", "Whose names of metrics are told beside ours", |to| {
+            &mut to.metrics.compat
+        }),
+        of("log.level", "info", "What is told on the standard error", |to| &mut to.log.level),
+        of("log.format", "text", "Whether the log is for people or for programs", |to| &mut to.log.format),
+    ]
+}
+
+/// Something that can be set.
+pub(crate) struct Setting {
+    /// Its name in a file: a dot stands between a table and what is in it.
+    pub(crate) key: &'static str,
+    /// What stands for its value in the help.
+    pub(crate) value: &'static str,
+    /// What is expected.
+    pub(crate) expected: String,
+    /// What it is if nobody says anything.
+    pub(crate) default: &'static str,
+    /// What it is for.
+    pub(crate) help: &'static str,
+    set: Box<Set>,
+}
+
+/// Reads a text into its place, if it is right.
+type Set = dyn Fn(&mut Settings, &str) -> bool;
+
+/// The setting that is kept at a place.
+fn of<V: Value + 'static>(
+    key: &'static str,
+    default: &'static str,
+    help: &'static str,
+    place: fn(&mut Settings) -> &mut V,
+) -> Setting {
+    let set = move |to: &mut Settings, text: &str| V::read(text).map(|value| *place(to) = value).is_some();
+    Setting { key, value: V::NAME, expected: V::expected(), default, help, set: Box::new(set) }
+}
+
+impl Setting {
+    /// Its flag, without the dashes before it.
+    pub(crate) fn flag(&self) -> String {
+        self.key.replace(['.', '_'], "-")
+    }
+
+    /// Its variable.
+    pub(crate) fn variable(&self) -> String {
+        format!("{PREFIX}{}", self.key.replace('.', "_").to_uppercase())
+    }
+
+    /// The heading that it stands under.
+    pub(crate) fn group(&self) -> &'static str {
+        match self.key.split_once('.') {
+            None => "Service",
+            Some(("http", _)) => "HTTP",
+            Some(("resp", _)) => "Redis protocol",
+            Some(("memory", _)) => "Store in memory",
+            Some(("snapshot", _)) => "Snapshots",
+            Some(("metrics", _)) => "Metrics",
+            Some(("log", _)) => "Log",
+            Some((other, _)) => other,
+        }
+    }
+
+    /// Sets it to what a text says, or tells what would be right.
+    pub(crate) fn set(&self, to: &mut Settings, text: &str) -> Result<(), String> {
+        let is_set = (self.set)(to, text);
+        if is_set { Ok(()) } else { Err(format!("expected {}, found {text:?}", self.expected)) }
+    }
+}
+
+/// Where counters are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Store {
+    #[default]
+    Memory,
+}
+
+impl Choice for Store {
+    const NAME: &'static str = "STORE";
+    const ALL: &'static [(&'static str, Self)] = &[("memory", Self::Memory)];
+}
+
+/// What happens to new keys when there is no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum AtCap {
+    #[default]
+    Evict,
+    Refuse,
+}
+
+impl Choice for AtCap {
+    const NAME: &'static str = "WHAT";
+    const ALL: &'static [(&'static str, Self)] = &[("evict", Self::Evict), ("refuse", Self::Refuse)];
+}
+
+/// Whose names of metrics are told beside ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compat {
+    Envoy,
+    Limitador,
+}
+
+impl Choice for Compat {
+    const NAME: &'static str = "WHOSE";
+    const ALL: &'static [(&'static str, Self)] = &[("envoy", Self::Envoy), ("limitador", Self::Limitador)];
+}
+
+/// What is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Level {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+impl Choice for Level {
+    const NAME: &'static str = "LEVEL";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+}
+
+/// How it is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+impl Choice for Format {
+    const NAME: &'static str = "FORMAT";
+    const ALL: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}

@@ -1,0 +1,199 @@
+//! The command as a process of its own.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The command, without anything that this process was given.
+pub(crate) fn tollgate() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.env_clear().stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end: the code, and what it wrote.
+pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
+    ended(&tollgate().args(arguments).output().expect("it starts"))
+}
+
+pub(crate) fn ended(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("it writes UTF-8");
+    (output.status.code().expect("no signal ended it"), text(&output.stdout), text(&output.stderr))
+}
+
+/// A file of the repository.
+pub(crate) fn testdata(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(path)
+}
+
+/// Looks until it is so.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let (_keep, never) = mpsc::channel::<()>();
+    for _ in 0..2_000 {
+        if is_so() {
+            return;
+        }
+        let _ = never.recv_timeout(Duration::from_millis(20));
+    }
+    panic!("it never came about that {what}");
+}
+
+/// A service that runs until it is dropped.
+pub(crate) struct Service {
+    child: Child,
+    pub(crate) http: SocketAddr,
+    pub(crate) resp: SocketAddr,
+    /// What it said when it began.
+    pub(crate) greeting: String,
+    log: Arc<Mutex<String>>,
+}
+
+impl Service {
+    /// Starts one on ports that the system chooses.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut command = tollgate();
+        command.args(["serve", "--http-address=127.0.0.1:0", "--resp-address=127.0.0.1:0", "--workers=2"]);
+        Self::of(command.args(arguments))
+    }
+
+    /// Starts what a command says, and waits until it listens.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let log = Arc::new(Mutex::new(String::new()));
+        let (lines, kept) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
+        thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                let mut log = kept.lock().unwrap();
+                *log = format!("{log}{line}\n");
+            }
+        });
+        let greeting = greeting(BufReader::new(child.stdout.take().unwrap()));
+        let address = |scheme: &str| {
+            let found = greeting.lines().find_map(|line| line.trim().split_once(&format!(" {scheme}://")));
+            found.map_or("127.0.0.1:0".parse().unwrap(), |(_, address)| {
+                address.parse().expect("a real address")
+            })
+        };
+        let (http, resp) = (address("http"), address("redis"));
+        Self { child, http, resp, greeting, log }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let told = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        assert!(told.expect("there is kill").success());
+    }
+
+    /// Waits for its end: its code, if no signal ended it, and its log.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let mut status: Option<ExitStatus> = None;
+        until("it ends", || {
+            status = self.child.try_wait().expect("it can be waited for");
+            status.is_some()
+        });
+        // The reader of the log has heard everything when nothing more comes.
+        let mut before = None;
+        until("the log is complete", || before.replace(self.log()) == Some(self.log()));
+        (status.and_then(|status| status.code()), self.log())
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        connect(self.http).expect("it listens")
+    }
+
+    /// A whole HTTP exchange: the status and the body.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = self.connect();
+        stream.write_all(request(method, path, body).as_bytes()).unwrap();
+        answer(&mut stream)
+    }
+
+    /// The status of a check.
+    pub(crate) fn check(&self, descriptor: &str) -> u16 {
+        self.ask("POST", "/v1/check", &format!("{{\"descriptor\": {descriptor}}}")).0
+    }
+
+    pub(crate) fn get(&self, path: &str) -> String {
+        let (status, body) = self.ask("GET", path, "");
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    /// What a command typed by hand is answered.
+    pub(crate) fn redis(&self, line: &str) -> String {
+        let mut stream = connect(self.resp).expect("it listens");
+        stream.write_all(format!("{line}\r\nQUIT\r\n").as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("its log:\n{}", self.log());
+        }
+    }
+}
+
+/// What is written up to the last of the commands to try.
+fn greeting(mut lines: impl BufRead + Send + 'static) -> String {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        while lines.read_line(&mut text).is_ok_and(|read| read > 0) && !text.contains(" policy check") {}
+        let _ = tell.send(text);
+        // And on, so that it never waits for a reader.
+        let _ = std::io::copy(&mut lines, &mut std::io::sink());
+    });
+    match told.recv_timeout(PATIENCE) {
+        Err(RecvTimeoutError::Timeout) => panic!("it does not begin"),
+        said => said.unwrap_or_default(),
+    }
+}
+
+pub(crate) fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+pub(crate) fn request(method: &str, path: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// The status and the body of what is answered until the connection ends.
+pub(crate) fn answer(stream: &mut TcpStream) -> (u16, String) {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    (head[9..12].parse().expect("a status"), body.to_owned())
+}
+
+/// A folder with a policy in it.
+pub(crate) fn policy(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.toml");
+    fs::write(&path, text).unwrap();
+    (folder, path)
+}

@@ -1,0 +1,59 @@
+//! What must be right about limits that ask for entries, or for expressions to be true.
+
+use std::collections::HashMap;
+
+use super::MOST_FIELDS;
+use crate::draft::{Draft, DraftLimit};
+use crate::problem::{Problem, Problems};
+
+/// No two limits stand in one place of the tree.
+pub(super) fn check_places(draft: &Draft, problems: &mut Problems) {
+    let mut places: HashMap<(&str, Vec<&str>), &DraftLimit> = HashMap::new();
+    for limit in draft.limits.iter().filter(|limit| !limit.entries.is_empty()) {
+        let texts = limit.entries.iter().map(|entry| entry.text.as_str()).collect();
+        if let Some(first) = places.insert((limit.domain.as_str(), texts), limit) {
+            problems.add(|| {
+                let message = format!(
+                    "the limit {:?} has the same entries as {:?} at {}",
+                    limit.name, first.name, first.place
+                );
+                Problem::new(&limit.place, message)
+            });
+        }
+    }
+}
+
+/// What is wrong with the expressions of a limit, where they were written.
+pub(super) fn check_expressions(limit: &DraftLimit, problems: &mut Problems) {
+    for expression in limit.when.iter().chain(&limit.per) {
+        if let Some(message) = expression.problem() {
+            problems.add(|| Problem::new(expression.place(), message));
+        }
+    }
+}
+
+/// What is wrong with the entries of a limit by itself.
+pub(super) fn contents(limit: &DraftLimit) -> Vec<String> {
+    let mut messages = Vec::new();
+    if limit.entries.len().max(limit.when.len()).max(limit.per.len()) > MOST_FIELDS {
+        messages.push(format!("a limit has no more than {MOST_FIELDS} entries or expressions"));
+    }
+    let others = [
+        ("match", limit.conditions.is_empty()),
+        ("key", limit.key.is_empty()),
+        ("when", limit.when.is_empty()),
+        ("per", limit.per.is_empty()),
+        ("once", !limit.once),
+    ];
+    for (word, _) in others.iter().filter(|(_, is_unused)| !limit.entries.is_empty() && !is_unused) {
+        messages.push(format!("entries say all there is to say; {word} cannot stand beside them"));
+    }
+    for entry in &limit.entries {
+        if entry.text.is_empty() {
+            messages.push("an entry cannot be empty".to_owned());
+        } else if entry.shared && !entry.has_stars() {
+            messages.push(format!("only an entry with a * can be shared, and {:?} has none", entry.text));
+        }
+    }
+    messages
+}

@@ -1,0 +1,578 @@
+//! Files of limitador: what they mean, against conditions that are evaluated by hand.
+
+use std::path::PathBuf;
+
+use tollgate_core::Kind;
+use tollgate_policy::{Condition, Descriptor, Draft, Policy, Scratch, Source, Test, convert, read};
+
+fn example() -> Draft {
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/policies/limitador/toystore.yaml");
+    Draft::load(path).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn comparisons_are_ordinary_conditions() {
+    let draft = example();
+    let toys = &draft.limits[0];
+    let is = |value: &str| Condition::AnyOf(vec![Test::Is(value.to_owned())]);
+    assert_eq!(toys.conditions, [("req.method".to_owned(), is("GET")), ("path".to_owned(), is("/toys"))]);
+    assert_eq!((&toys.key[..], toys.when.len(), toys.per.len()), (&["user_id".to_owned()][..], 0, 0));
+    assert_eq!((toys.kind, toys.once, toys.count_refused), (Kind::FixedWindow, true, false));
+    assert_eq!((toys.label.as_deref(), toys.id.as_deref()), (Some("Toys per user"), Some("toys")));
+    let rates: Vec<String> = draft.limits.iter().map(|limit| limit.rates[0].to_string()).collect();
+    assert_eq!(rates, ["10/min", "5 per 10s", "0/d", "18446744073709551615/s"]);
+}
+
+#[test]
+fn a_limit_applies_where_its_conditions_hold_and_its_variables_are_there() {
+    let policy = Policy::compile(example()).unwrap();
+    let found = |descriptor: Descriptor<'_>| {
+        let mut scratch = Scratch::new();
+        let matches = policy.matching(&descriptor, &mut scratch);
+        matches
+            .iter()
+            .map(|found| (found.rates().quotas()[0].to_string(), found.key().to_vec()))
+            .collect::<Vec<_>>()
+    };
+    let toys = || Descriptor::in_domain("toystore").with("req.method", "GET").with("path", "/toys");
+    assert_eq!(found(toys().with("user_id", "ann")), [("10/min".to_owned(), b"ann".to_vec())]);
+    assert_eq!(found(toys()), []);
+    let banned = toys().with("user_id", "ann").with("banned", "yes");
+    assert_eq!(found(banned), [("10/min".to_owned(), b"ann".to_vec()), ("0/d".to_owned(), Vec::new())]);
+    assert_eq!(found(Descriptor::in_domain("other")), []);
+}
+
+#[test]
+fn a_call_is_counted_once_by_its_first_descriptor() {
+    let policy = Policy::compile(example()).unwrap();
+    let post = Descriptor::in_domain("toystore").with("req.method", "POST");
+    let none = Descriptor::in_domain("toystore");
+    let count = |all: &[Descriptor<'_>]| policy.matching_all(all, &mut Scratch::new()).len();
+    assert_eq!(count(&[post.clone(), post.clone()]), 1);
+    assert_eq!(count(&[none, post]), 0);
+    assert_eq!(count(&[]), 0);
+}
+
+#[test]
+fn more_may_be_allowed_without_another_name() {
+    let text = |most: u32, name: &str| {
+        format!(
+            "- namespace: a\n  max_value: {most}\n  seconds: 1\n  conditions: [\"descriptors[0].x == '1'\"]\n{name}"
+        )
+    };
+    let name = |text: String| read(&Source::new("a.yaml", text)).unwrap().limits[0].name.clone();
+    assert_eq!(name(text(1, "")), name(text(2, "")));
+    assert_eq!(name(text(1, "  name: some thing")), name(text(2, "")));
+    assert_eq!(name(text(1, "  name: x")), "x");
+}
+
+#[test]
+fn what_is_converted_reads_like_this() {
+    let toml = convert(example()).unwrap();
+    let start = "\
+algorithm = \"fixed-window\"
+once = true
+
+[limit.";
+    assert!(toml.starts_with(start), "{toml}");
+    let toys = "
+domain = \"toystore\"
+match.\"req.method\" = \"GET\"
+match.path = \"/toys\"
+key = \"user_id\"
+rate = \"10/min\"
+label = \"Toys per user\"
+id = \"toys\"
+";
+    assert!(toml.contains(toys), "{toml}");
+    assert_eq!(read(&Source::new("converted.toml", toml)).unwrap(), example());
+}
+
+#[cfg(not(feature = "cel"))]
+#[test]
+fn without_cel_other_expressions_are_refused_where_they_are() {
+    let text = "- namespace: a\n  max_value: 1\n  seconds: 1\n  conditions: [\"descriptors[0].x != '1'\"]\n";
+    let problems = Policy::parse("a.yaml", text).unwrap_err();
+    let first = problems.iter().next().unwrap();
+    assert_eq!((first.line, first.column, problems.count()), (4, 16, 1));
+    assert!(first.message.starts_with("this program was built without CEL"), "{problems}");
+}
+
+#[cfg(feature = "cel")]
+mod with_expressions {
+    use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+    use tollgate_policy::Outcome;
+
+    #[test]
+    fn what_is_wrong_with_an_expression_is_told_where_it_is() {
+        let text = "- namespace: a
+  max_value: 1
+  seconds: 1
+  conditions:
+  - descriptors[0].x +
+  - user.startsWith('x')
+  - descriptors.exists(d, d.x == y)
+  variables:
+  - \"size(nobody)\"
+";
+        let problems = Policy::parse("a.yaml", text).unwrap_err();
+        let told: Vec<(usize, usize, &str)> =
+            problems.iter().map(|problem| (problem.line, problem.column, &*problem.message)).collect();
+        assert_eq!(told.len(), 4, "{problems}");
+        assert_eq!((told[0].0, told[0].1), (5, 5));
+        assert!(told[0].2.starts_with("this is not an expression in CEL, at character "), "{problems}");
+        let unknown = |name: &str| {
+            format!(
+                "an expression knows descriptors and limit, but no {name:?}; for a field write descriptors[0][{name:?}]"
+            )
+        };
+        assert_eq!(told[1], (6, 5, &*unknown("user")));
+        assert_eq!(told[2], (7, 5, &*unknown("y")));
+        assert_eq!(told[3], (9, 5, &*unknown("nobody")));
+    }
+
+    #[test]
+    fn a_native_file_says_it_with_when_and_per() {
+        let text = r#"
+            [limit.a]
+            when = ["descriptors[0].path.startsWith('/api/')", "size(descriptors) == 1"]
+            per = "descriptors[0].user + '@' + descriptors[0].host"
+            key = "tenant"
+            rate = "1/s"
+        "#;
+        let policy = Policy::parse("a.toml", text).unwrap();
+        let mut scratch = Scratch::new();
+        let call = Descriptor::new()
+            .with("path", "/api/x")
+            .with("user", "ann,b")
+            .with("host", "h")
+            .with("tenant", "t");
+        assert_eq!(policy.matching(&call, &mut scratch).get(0).unwrap().key(), b"t,ann\\,b@h");
+        // Each descriptor is a call of its own for it.
+        assert_eq!(policy.matching_all(&[call.clone(), call.clone()], &mut scratch).len(), 2);
+        let other =
+            Descriptor::new().with("path", "/x").with("user", "ann").with("host", "h").with("tenant", "t");
+        assert!(policy.matching(&other, &mut scratch).is_empty());
+        let explanation = policy.explain(&other).to_string();
+        assert!(
+            explanation.contains("when descriptors[0].path.startsWith('/api/'): no, it is \"false\""),
+            "{explanation}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_computed_is_told() {
+        let text = "[limit.a]\nwhen = \"int(descriptors[0].x) > 5\"\nrate = \"1/s\"\n[limit.b]\nwhen = \"descriptors[0].x\"\nrate = \"1/s\"\n";
+        let policy = Policy::parse("a.toml", text).unwrap();
+        let mut scratch = Scratch::new();
+        let failure = |value: &str, scratch: &mut Scratch| {
+            let call = Descriptor::new().with("x", value);
+            let matches = policy.matching(&call, scratch);
+            (matches.len(), matches.failure().map(|(limit, why)| (limit.name().to_owned(), why.to_owned())))
+        };
+        assert_eq!(
+            failure("7", &mut scratch),
+            (1, Some(("b".to_owned(), "it is not true or false".to_owned())))
+        );
+        let (count, why) = failure("seven", &mut scratch);
+        assert_eq!((count, why.unwrap().0.as_str()), (0, "a"));
+        let none = Descriptor::new();
+        let matches = policy.matching(&none, &mut scratch);
+        assert!(matches.is_empty() && matches.failure().is_none()); // a field that is missing is no failure
+    }
+
+    #[test]
+    fn a_limit_knows_what_it_is_called() {
+        let text = "- {namespace: a, max_value: 1, seconds: 1, conditions: [\"limit.name == 'x' && limit.id == 'y'\"], name: x, id: y}
+- {namespace: a, max_value: 1, seconds: 2, conditions: [\"limit.name == null\"]}
+- {namespace: a, max_value: 1, seconds: 3, conditions: [\"limit.name == 'x'\"], name: z}
+";
+        let policy = Policy::parse("a.yaml", text).unwrap();
+        let mut scratch = Scratch::new();
+        let call = Descriptor::in_domain("a");
+        let found: Vec<u64> = policy
+            .matching(&call, &mut scratch)
+            .iter()
+            .map(|found| found.rates().quotas()[0].period().as_secs())
+            .collect();
+        assert_eq!(found, [1, 2]);
+    }
+
+    /// Reads an expression and, if that succeeds, evaluates it.
+    fn answered(expression: &str) -> Result<(), String> {
+        let json = serde_json::json!([
+            { "namespace": "a", "max_value": 1, "seconds": 1, "conditions": [expression], "variables": [expression] }
+        ]);
+        let policy = Policy::parse("a.json", json.to_string()).map_err(|problems| problems.to_string())?;
+        let call = Descriptor::in_domain("a").with("x", "y");
+        let mut scratch = Scratch::new();
+        assert!(policy.matching(&call, &mut scratch).len() <= 1);
+        policy.explain(&call);
+        Ok(())
+    }
+
+    #[test]
+    fn long_and_deep_expressions_are_answered() {
+        let long = |count: usize, one: &str, join: &str| vec![one; count].join(join);
+        assert!(answered(&long(40, "descriptors[0].x == 'y'", " && ")).is_ok());
+        for text in [
+            long(800, "1", " + "),
+            long(1300, "1", "+"),
+            long(150, "descriptors[0].x == 'y'", " || "),
+            long(1300, "x", "."),
+            format!("{}1{}", "(".repeat(1500), ")".repeat(1500)),
+            "(".repeat(4000),
+            "[".repeat(4000),
+            format!("{}true", "!".repeat(4000)),
+            format!("{}1", "-".repeat(4000)),
+            long(600, "true ? 1 ", ": "),
+            format!("descriptors{}", "[0]".repeat(1000)),
+            "'".repeat(3999),
+            "x".repeat(5000),
+        ] {
+            let _ = answered(&text); // whatever it says, it comes back
+        }
+        let told = answered(&format!("true || '{}' == ''", "x".repeat(5000))).unwrap_err();
+        assert!(told.contains("an expression has at most 4096 bytes"), "{told}");
+    }
+
+    const PIECES: &[&str] = &[
+        "descriptors",
+        "[0]",
+        "[1]",
+        "[-1]",
+        "['x']",
+        ".x",
+        ".",
+        "limit",
+        ".name",
+        " == ",
+        " != ",
+        " && ",
+        " || ",
+        "!",
+        "-",
+        "+",
+        "*",
+        "/",
+        "%",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        "?",
+        "'y'",
+        "\"y\"",
+        "'",
+        "\"",
+        "r'x'",
+        "b'x'",
+        "'''",
+        "\\",
+        "\\x",
+        "1",
+        "0",
+        "1u",
+        "0x",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "1.5",
+        "1e999",
+        "true",
+        "null",
+        "has(",
+        "size(",
+        "int(",
+        "string(",
+        ".exists(d, ",
+        ".map(d, ",
+        ".all(d, ",
+        "d",
+        ".startsWith(",
+        ".matches(",
+        "'('",
+        " in ",
+        "é",
+        "\u{0}",
+        "\n",
+        " ",
+        "@",
+        "#",
+        "`",
+        "type(",
+        "dyn(",
+        "duration('1s')",
+        "timestamp(",
+        "google.",
+        "x{y: 1}",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_expression_is_answered(pieces in prop::collection::vec(select(PIECES), 0..14)) {
+            let _ = answered(&pieces.concat());
+        }
+
+        #[test]
+        fn any_text_is_answered(text in "\\PC{0,30}") {
+            let _ = answered(&text);
+        }
+    }
+
+    /// What a condition says, to be written and to be evaluated by hand.
+    #[derive(Clone, Debug)]
+    enum Says {
+        Is(&'static str, &'static str),
+        Not(&'static str, &'static str),
+        In(&'static str, [&'static str; 2]),
+        Starts(&'static str, &'static str),
+        Has(&'static str),
+        HasNot(&'static str),
+        Count(usize),
+        Both(&'static str, &'static str, &'static str),
+        Any(&'static str, &'static str),
+        Named(&'static str),
+    }
+
+    type Map = Vec<(&'static str, &'static str)>;
+
+    fn value(map: &Map, field: &str) -> Option<&'static str> {
+        map.iter().find(|entry| entry.0 == field).map(|entry| entry.1)
+    }
+
+    impl Says {
+        fn text(&self, quote: char) -> String {
+            let q = |text: &str| format!("{quote}{text}{quote}");
+            match self {
+                Self::Is(field, value) if quote == '"' => {
+                    format!("descriptors[0][{}] == {}", q(field), q(value))
+                }
+                Self::Is(field, value) => format!("descriptors[0].{field} == {}", q(value)),
+                Self::Not(field, value) => format!("descriptors[0].{field} != {}", q(value)),
+                Self::In(field, [one, other]) => {
+                    format!("descriptors[0].{field} in [{}, {}]", q(one), q(other))
+                }
+                Self::Starts(field, value) => format!("descriptors[0].{field}.startsWith({})", q(value)),
+                Self::Has(field) => format!("has(descriptors[0].{field})"),
+                Self::HasNot(field) => format!("!has(descriptors[0].{field})"),
+                Self::Count(count) => format!("size(descriptors) == {count}"),
+                Self::Both(one, other, value) => {
+                    format!("descriptors[0].{one} == {} && descriptors[0].{other} == {}", q(value), q(value))
+                }
+                Self::Any(field, value) => {
+                    format!("descriptors.exists(d, has(d.{field}) && d.{field} == {})", q(value))
+                }
+                Self::Named(name) => format!("limit.name == {}", q(name)),
+            }
+        }
+
+        fn holds(&self, call: &[Map], name: &str) -> bool {
+            let first = |field: &str| value(&call[0], field);
+            match self {
+                Self::Is(field, value) => first(field) == Some(value),
+                Self::Not(field, value) => first(field).is_some_and(|found| found != *value),
+                Self::In(field, values) => first(field).is_some_and(|found| values.contains(&found)),
+                Self::Starts(field, value) => first(field).is_some_and(|found| found.starts_with(value)),
+                Self::Has(field) => first(field).is_some(),
+                Self::HasNot(field) => first(field).is_none(),
+                Self::Count(count) => call.len() == *count,
+                Self::Both(one, other, value) => first(one) == Some(value) && first(other) == Some(value),
+                Self::Any(field, wanted) => call.iter().any(|map| value(map, field) == Some(wanted)),
+                Self::Named(wanted) => name == *wanted,
+            }
+        }
+    }
+
+    /// What a limit counts by.
+    #[derive(Clone, Debug)]
+    enum By {
+        Field(&'static str),
+        Joined(&'static str, &'static str),
+        Size(&'static str),
+        Or(&'static str),
+    }
+
+    impl By {
+        fn text(&self) -> String {
+            match self {
+                Self::Field(field) => format!("descriptors[0].{field}"),
+                Self::Joined(one, other) => format!("descriptors[0].{one} + '-' + descriptors[0].{other}"),
+                Self::Size(field) => format!("size(descriptors[0].{field})"),
+                Self::Or(field) => format!("has(descriptors[0].{field}) ? descriptors[0].{field} : 'none'"),
+            }
+        }
+
+        fn value(&self, first: &Map) -> Option<String> {
+            match self {
+                Self::Field(field) => value(first, field).map(str::to_owned),
+                Self::Joined(one, other) => Some(format!("{}-{}", value(first, one)?, value(first, other)?)),
+                Self::Size(field) => Some(value(first, field)?.len().to_string()),
+                Self::Or(field) => Some(value(first, field).unwrap_or("none").to_owned()),
+            }
+        }
+    }
+
+    const FIELDS: [&str; 3] = ["a", "b", "c"];
+    const VALUES: [&str; 4] = ["", "x", "xy", "y,z"];
+
+    fn says() -> impl Strategy<Value = Says> {
+        let (field, text) = (|| select(&FIELDS[..]), || select(&VALUES[..]));
+        prop_oneof![
+            4 => (field(), text()).prop_map(|(field, value)| Says::Is(field, value)),
+            1 => (field(), text()).prop_map(|(field, value)| Says::Not(field, value)),
+            1 => (field(), text(), text()).prop_map(|(field, one, other)| Says::In(field, [one, other])),
+            1 => (field(), text()).prop_map(|(field, value)| Says::Starts(field, value)),
+            1 => field().prop_map(Says::Has),
+            1 => field().prop_map(Says::HasNot),
+            1 => (1..3_usize).prop_map(Says::Count),
+            1 => (field(), field(), text()).prop_map(|(one, other, value)| Says::Both(one, other, value)),
+            1 => (field(), text()).prop_map(|(field, value)| Says::Any(field, value)),
+            1 => select(&["n", "o p"][..]).prop_map(Says::Named),
+        ]
+    }
+
+    fn by() -> impl Strategy<Value = By> {
+        let field = || select(&FIELDS[..]);
+        prop_oneof![
+            3 => field().prop_map(By::Field),
+            1 => (field(), field()).prop_map(|(one, other)| By::Joined(one, other)),
+            1 => field().prop_map(By::Size),
+            1 => field().prop_map(By::Or),
+        ]
+    }
+
+    /// A limit: its conditions, with what quotes they are written, what it counts by, and its name.
+    type Written = (Vec<(Says, char)>, Vec<By>, &'static str);
+
+    fn limits() -> impl Strategy<Value = Vec<Written>> {
+        let limit = (
+            prop::collection::vec((says(), select(&['\'', '"'][..])), 0..3),
+            prop::collection::vec(by(), 0..3),
+            select(&["", "n", "o p"][..]),
+        );
+        prop::collection::vec(limit, 1..8)
+    }
+
+    fn call() -> impl Strategy<Value = Vec<Map>> {
+        let map = (
+            prop::collection::vec(select(&VALUES[..]), 3),
+            prop::sample::subsequence(FIELDS.to_vec(), 0..=3),
+        )
+            .prop_map(|(values, fields)| fields.into_iter().zip(values).collect());
+        prop::collection::vec(map, 1..3)
+    }
+
+    /// Seconds tell the limits apart.
+    fn file(limits: &[Written]) -> String {
+        let mut lines = Vec::new();
+        for (at, (conditions, variables, name)) in limits.iter().enumerate() {
+            lines.push(format!("- namespace: web\n  max_value: {at}\n  seconds: {}", at + 1));
+            if !name.is_empty() {
+                lines.push(format!("  name: {name:?}"));
+            }
+            lines.push("  conditions:".to_owned());
+            lines.extend(conditions.iter().map(|(says, quote)| format!("  - >-\n    {}", says.text(*quote))));
+            lines.push("  variables:".to_owned());
+            lines.extend(variables.iter().map(|by| format!("  - >-\n    {}", by.text())));
+        }
+        lines.join("\n")
+    }
+
+    fn descriptor(map: &Map) -> Descriptor<'static> {
+        let web = Descriptor::in_domain("web");
+        map.iter().fold(web, |descriptor, &(field, value)| descriptor.with(field, value))
+    }
+
+    /// Which limits apply, and by what they count: fields first, each once, then all else.
+    fn oracle(limits: &[Written], call: &[Map]) -> Vec<(u64, Vec<String>)> {
+        let mut found = Vec::new();
+        for (at, (conditions, variables, name)) in limits.iter().enumerate() {
+            let mut texts: Vec<String> = Vec::new();
+            let mut once: Vec<&By> = variables.iter().collect();
+            once.retain(|by| {
+                let is_new = !texts.contains(&by.text());
+                texts.push(by.text());
+                is_new
+            });
+            let (fields, others): (Vec<&By>, Vec<&By>) =
+                once.into_iter().partition(|by| matches!(by, By::Field(_)));
+            let values: Option<Vec<String>> =
+                fields.into_iter().chain(others).map(|by| by.value(&call[0])).collect();
+            if conditions.iter().all(|(says, _)| says.holds(call, name)) && values.is_some() {
+                found.extend(values.map(|values| (at as u64 + 1, values)));
+            }
+        }
+        found
+    }
+
+    fn split(key: &[u8], parts: usize) -> Vec<String> {
+        let text = String::from_utf8(key.to_vec()).unwrap();
+        if parts < 2 {
+            return vec![text; parts];
+        }
+        let (mut values, mut letters) = (vec![String::new()], text.chars());
+        while let Some(letter) = letters.next() {
+            match letter {
+                ',' => values.push(String::new()),
+                '\\' => values.last_mut().unwrap().push(letters.next().unwrap()),
+                letter => values.last_mut().unwrap().push(letter),
+            }
+        }
+        values
+    }
+
+    fn decided(
+        policy: &Policy,
+        call: &[Map],
+        expected: &[(u64, Vec<String>)],
+        scratch: &mut Scratch,
+    ) -> Vec<(u64, Vec<String>)> {
+        let descriptors: Vec<Descriptor<'_>> = call.iter().map(descriptor).collect();
+        let parts = |seconds: u64| expected.iter().find(|one| one.0 == seconds).map_or(0, |one| one.1.len());
+        let matches = policy.matching_all(&descriptors, scratch);
+        assert!(matches.failure().is_none(), "{:?}", matches.failure());
+        let show = |found: tollgate_policy::Match<'_>| {
+            assert_eq!(found.descriptor(), 0);
+            let seconds = found.rates().quotas()[0].period().as_secs();
+            (seconds, split(found.key(), parts(seconds)))
+        };
+        matches.iter().map(show).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+        /// 300 files with 250 calls of one or two descriptors: some 110 000 descriptors.
+        #[test]
+        fn a_file_and_what_it_is_converted_to_decide_as_its_conditions_say(
+            limits in limits(),
+            calls in prop::collection::vec(call(), 250),
+        ) {
+            let text = file(&limits);
+            let failed = |problems: tollgate_policy::Problems| TestCaseError::fail(format!("{problems}\n{text}"));
+            let original = Policy::parse("web.yaml", text.clone()).map_err(failed)?;
+            let toml = convert(read(&Source::new("web.yaml", text.clone())).unwrap()).unwrap();
+            let converted = Policy::parse("web.toml", toml.clone()).map_err(failed)?;
+            let mut scratch = Scratch::new();
+            for call in calls {
+                let expected = oracle(&limits, &call);
+                prop_assert_eq!(&decided(&original, &call, &expected, &mut scratch), &expected, "{:?}\n{}", &call, &text);
+                prop_assert_eq!(&decided(&converted, &call, &expected, &mut scratch), &expected, "{:?}\n{}", &call, &toml);
+                if let [map] = &call[..] {
+                    let explained = original.explain(&descriptor(map));
+                    let applying = explained.limits.iter().filter(|limit| limit.outcome == Outcome::Applies);
+                    prop_assert_eq!(applying.count(), expected.len());
+                }
+            }
+        }
+    }
+}

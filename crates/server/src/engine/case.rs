@@ -1,0 +1,177 @@
+//! Deciding about some asks.
+
+use smallvec::SmallVec;
+use tollgate::store::{Hit, Mode, Store, StoreError};
+
+use super::Engine;
+use super::ask::{Ask, AskError, Subject};
+use super::loaded::{Loaded, Opened};
+use super::notes::{Notes, Want};
+use super::permits::Held;
+use super::ruling::{About, Basis, Finding, Ruling, findings, is_refused};
+
+/// What all limits together say of a call.
+pub(super) type Findings<'a> = SmallVec<[Finding<'a>; 2]>;
+
+/// A hit, and what there is to tell of its limit.
+pub(super) type Hits<'a, L> = SmallVec<[Hit<'a, L>; 4]>;
+
+/// Some asks, and what they want.
+pub(super) struct Case<'a, S: Store> {
+    engine: &'a Engine<S>,
+    loaded: &'a Loaded<S>,
+    notes: &'a Notes,
+    asks: &'a [Ask<'a, S>],
+}
+
+impl<'a, S: Store> Case<'a, S> {
+    pub(super) fn new(
+        engine: &'a Engine<S>,
+        loaded: &'a Loaded<S>,
+        notes: &'a mut Notes,
+        mode: impl Fn(usize) -> Mode,
+        asks: &'a [Ask<'a, S>],
+    ) -> Result<Self, AskError> {
+        notes.read(loaded, mode, asks)?;
+        Ok(Self { engine, loaded, notes, asks })
+    }
+
+    /// What is to be taken all together or not at all.
+    pub(super) fn enforced(&self) -> &'a [Want] {
+        &self.notes.wants.enforced
+    }
+
+    fn opened(&self, want: &Want) -> &'a Opened<S> {
+        match (want.number, &self.asks[want.ask].subject) {
+            (Some(number), _) => &self.loaded.opened()[number],
+            (None, Subject::Limit(opened, _)) => opened,
+            (None, Subject::Policy(..)) => unreachable!("what a policy wants has a number"),
+        }
+    }
+
+    fn hit(&self, want: &Want) -> Hit<'a, S::Limit> {
+        Hit { limit: self.opened(want).limit(), key: self.notes.key(want), cost: want.cost }
+    }
+
+    fn hits(&self, wants: &[Want]) -> Hits<'a, S::Limit> {
+        wants.iter().map(|want| self.hit(want)).collect()
+    }
+
+    fn about(&self, want: &Want, is_shadow: bool) -> About<'a> {
+        let limit = self.opened(want).told();
+        About { ask: want.ask, limit, mode: want.mode, is_shadow, is_quota: want.is_quota }
+    }
+
+    /// What the limits of `wants` say, whoever decides.
+    pub(super) async fn decide(&self, mode: Mode, wants: &[Want]) -> Findings<'a> {
+        self.decide_as(mode, wants, false).await
+    }
+
+    async fn decide_as(&self, mode: Mode, wants: &[Want], is_shadow: bool) -> Findings<'a> {
+        let hits = self.hits(wants);
+        if hits.is_empty() {
+            return Findings::new();
+        }
+        let of = |hit: usize| self.about(&wants[hit], is_shadow);
+        match self.engine.store().decide(mode, &hits).await {
+            Ok(answer) => findings(&answer, mode, Basis::Store, of).collect(),
+            Err(error) => self.fall_back(mode, &hits, &error, of),
+        }
+    }
+
+    fn fall_back(
+        &self,
+        mode: Mode,
+        hits: &[Hit<'a, S::Limit>],
+        error: &StoreError,
+        of: impl Fn(usize) -> About<'a> + Copy,
+    ) -> Findings<'a> {
+        let nodes = self.engine.store().nodes();
+        self.engine.shared.fallback.decide(mode, hits, nodes, error, of)
+    }
+
+    pub(super) async fn acquire(&self, wants: &[Want]) -> (Findings<'a>, Held<S>) {
+        let hits = self.hits(wants);
+        let asks = wants.iter().map(|want| (want.ask, want.cost)).collect();
+        if hits.is_empty() {
+            return (Findings::new(), Held::nothing());
+        }
+        let of = |hit: usize| self.about(&wants[hit], false);
+        match self.engine.store().acquire(&hits).await {
+            Ok((answer, permit)) => {
+                (findings(&answer, Mode::Take, Basis::Store, of).collect(), Held::new(permit, asks))
+            }
+            Err(error) => (self.fall_back(Mode::Take, &hits, &error, of), Held::nothing()),
+        }
+    }
+
+    /// Does what does not depend on the others, and looks whether there is a quota left.
+    pub(super) async fn begin(&self) -> SoFar<'a> {
+        let mut so_far = SoFar::default();
+        for alike in self.notes.wants.apart.chunk_by(|one, next| one.mode == next.mode) {
+            so_far.add(self.decide(alike[0].mode, alike).await);
+        }
+        so_far.quotas = self.decide(Mode::Peek, &self.notes.wants.quotas).await;
+        so_far
+    }
+
+    /// Takes of quotas, adds what limits in shadow say, and counts all of it. Each of those decides for itself: none is enforced,
+    /// so none keeps another from counting. They do not see what is refused anyway, unless that counts too.
+    pub(super) async fn conclude(&self, mut so_far: SoFar<'a>) -> Result<Ruling<'a>, AskError> {
+        if so_far.is_refused() {
+            so_far.take_in_quotas();
+        } else {
+            for want in &self.notes.wants.quotas {
+                so_far.add(self.decide(Mode::Take, std::slice::from_ref(want)).await);
+            }
+        }
+        let mut ruling = so_far.ruling();
+        if !self.notes.wants.shadow.is_empty() {
+            let is_allowed = ruling.is_allowed();
+            let mut all = ruling.into_findings();
+            for want in self.notes.wants.shadow.iter().filter(|want| is_allowed || want.mode == Mode::Count) {
+                all.extend(self.decide_as(want.mode, std::slice::from_ref(want), true).await);
+            }
+            ruling = Ruling::new(all);
+        }
+        ruling.count();
+        Ok(ruling)
+    }
+}
+
+/// What was found, before all is done.
+#[derive(Default)]
+pub(super) struct SoFar<'a> {
+    all: Findings<'a>,
+    /// What those say of which one is enough, before any was taken.
+    quotas: Findings<'a>,
+    parts: usize,
+}
+
+impl<'a> SoFar<'a> {
+    pub(super) fn add(&mut self, found: Findings<'a>) {
+        self.parts += usize::from(!found.is_empty());
+        if self.all.is_empty() { self.all = found } else { self.all.extend(found) }
+    }
+
+    fn is_refused(&self) -> bool {
+        is_refused(self.all.iter().chain(&self.quotas))
+    }
+
+    /// What to do with those that are to be taken together.
+    pub(super) fn mode(&self) -> Mode {
+        if self.is_refused() { Mode::Peek } else { Mode::Take }
+    }
+
+    fn take_in_quotas(&mut self) {
+        let quotas = std::mem::take(&mut self.quotas);
+        self.add(quotas);
+    }
+
+    fn ruling(mut self) -> Ruling<'a> {
+        if self.parts > 1 {
+            self.all.sort_by_key(|finding| finding.ask); // which leaves those of one ask as they are
+        }
+        Ruling::new(self.all)
+    }
+}

@@ -1,0 +1,139 @@
+//! Which limits some asks mean, and what they want of each.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use tollgate::store::{Mode, Store};
+use tollgate_policy::{Cost, Descriptor, Limit, Policy, Scratch};
+
+use super::ask::{Ask, AskError, Subject};
+use super::loaded::Loaded;
+
+/// What is written down while a call is looked at.
+#[derive(Default)]
+pub(super) struct Notes {
+    scratch: Scratch,
+    pub(super) wants: Wants,
+    keys: Vec<u8>,
+}
+
+/// What is wanted, by how it is decided.
+#[derive(Default)]
+pub(super) struct Wants {
+    /// To be taken all together or not at all.
+    pub(super) enforced: Vec<Want>,
+    /// To be done whatever becomes of the others.
+    pub(super) apart: Vec<Want>,
+    /// To be taken each by itself; it is enough if one can be.
+    pub(super) quotas: Vec<Want>,
+    /// To be told.
+    pub(super) shadow: Vec<Want>,
+}
+
+/// What an ask wants of one limit.
+pub(super) struct Want {
+    pub(super) ask: usize,
+    /// The number of the rates in the policy; none if the ask names its limit itself.
+    pub(super) number: Option<usize>,
+    pub(super) key: Range<usize>,
+    pub(super) cost: u64,
+    pub(super) mode: Mode,
+    /// Whether it refuses only together with all others like it.
+    pub(super) is_quota: bool,
+}
+
+impl Notes {
+    /// Notes what the asks want.
+    pub(super) fn read<S: Store>(
+        &mut self,
+        loaded: &Loaded<S>,
+        mode: impl Fn(usize) -> Mode,
+        asks: &[Ask<'_, S>],
+    ) -> Result<(), AskError> {
+        self.wants.clear();
+        self.keys.clear();
+        let mut descriptors: SmallVec<[Descriptor<'_>; 1]> = SmallVec::new();
+        let mut places: SmallVec<[usize; 4]> = SmallVec::new();
+        for (place, ask) in asks.iter().enumerate() {
+            match &ask.subject {
+                &Subject::Policy(domain, fields) => {
+                    let mut descriptor = Descriptor::in_domain(domain);
+                    for (name, value) in fields {
+                        descriptor.push(name, value);
+                    }
+                    descriptors.push(descriptor);
+                    places.push(place);
+                }
+                Subject::Limit(_, key) => {
+                    let (key, cost, mode) = (note_key(&mut self.keys, key), ask.cost, mode(place));
+                    let want = Want { ask: place, number: None, key, cost, mode, is_quota: false };
+                    self.wants.note(want, false);
+                }
+            }
+        }
+        let asked = |descriptor: usize| (places[descriptor], asks[places[descriptor]].cost);
+        self.read_policy(loaded.policy(), &descriptors, mode, asked)
+    }
+
+    /// Notes what limits of the policy apply. `asked` says which ask a descriptor is, and what that costs.
+    fn read_policy(
+        &mut self,
+        policy: &Policy,
+        descriptors: &[Descriptor<'_>],
+        mode: impl Fn(usize) -> Mode,
+        asked: impl Fn(usize) -> (usize, u64),
+    ) -> Result<(), AskError> {
+        let found = policy.matching_all(descriptors, &mut self.scratch);
+        if let Some((limit, why)) = found.failure() {
+            return Err(AskError::expression(limit, why));
+        }
+        for found in found.iter() {
+            let (ask, asked) = asked(found.descriptor());
+            let (limit, mode) = (found.limit(), manner(mode(ask), found.limit()));
+            let cost = match found.cost() {
+                Cost::Asked => asked,
+                Cost::Said(cost) => cost,
+                Cost::Unreadable => return Err(AskError::cost(ask, limit)),
+            };
+            let key = note_key(&mut self.keys, found.key());
+            let is_quota = limit.is_quota_mode() && matches!(mode, Mode::Take | Mode::Count | Mode::Peek);
+            let want = Want { ask, number: Some(found.rates().number()), key, cost, mode, is_quota };
+            self.wants.note(want, found.is_shadow());
+        }
+        Ok(())
+    }
+
+    /// Whose state it is.
+    pub(super) fn key(&self, want: &Want) -> &[u8] {
+        &self.keys[want.key.clone()]
+    }
+}
+
+impl Wants {
+    fn clear(&mut self) {
+        for wants in [&mut self.enforced, &mut self.apart, &mut self.quotas, &mut self.shadow] {
+            wants.clear();
+        }
+    }
+
+    fn note(&mut self, want: Want, is_shadow: bool) {
+        let wants = match want.mode {
+            _ if is_shadow => &mut self.shadow,
+            Mode::Take if want.is_quota => &mut self.quotas,
+            Mode::Take => &mut self.enforced,
+            _ => &mut self.apart,
+        };
+        wants.push(want);
+    }
+}
+
+/// What a limit does where something is to be taken.
+fn manner(mode: Mode, limit: &Limit) -> Mode {
+    if mode == Mode::Take && limit.counts_refused() { Mode::Count } else { mode }
+}
+
+fn note_key(keys: &mut Vec<u8>, key: &[u8]) -> Range<usize> {
+    let start = keys.len();
+    keys.extend_from_slice(key);
+    start..keys.len()
+}

@@ -1,0 +1,156 @@
+//! The protocol of Redis, so that every client for Redis is a client for us.
+//!
+//! Both versions of the protocol, pipelining, and commands typed by hand. What callers ask for is decided by the same
+//! [engine](crate::Engine) as over every other protocol.
+//!
+//! | command | what |
+//! | --- | --- |
+//! | `CL.THROTTLE key max_burst count period [quantity]` | as redis-cell answers: `[limited, limit, remaining, retry_after, reset_after]` |
+//! | `THROTTLE key max_burst count period [quantity]` | as throttlecrab answers: `[allowed, limit, remaining, reset_after, retry_after]` |
+//! | `TG.CHECK [DOMAIN d] [COST n] [PEEK \| COUNT \| CHARGE \| REFUND \| HOLD seconds] [FIELDS] field value …` | decides by policy |
+//! | `TG.SETTLE permit actual` | says what something held really cost: 1, or 0 if it was not held any more |
+//! | `TG.RESET [DOMAIN d] [FIELDS] field value …` | forgets what was used: how many limits had something to forget |
+//! | `TG.LIMITS [offset [count]]` | the limits of the policy, and what was decided |
+//!
+//! `TG.CHECK` answers with a map (in the second version, names and values by turns): `allowed`; `limit` and `rate`, which
+//! decided; `remaining`; `retry_after_ms` (0 if allowed, -1 if no wait can help), `reset_after_ms` (-1 for never) and `delay_ms`,
+//! rounded up; and with `HOLD` the `permit` to settle. Options come before fields; `FIELDS` stands between them where a field has
+//! the name of an option. Where no limit applies, `limit`, `rate` and `remaining` are null.
+//!
+//! Where callers must [prove](crate::Keys) who they are, a token is the password of `AUTH` and `HELLO … AUTH`, under any name of a
+//! user. `CL.THROTTLE`, `THROTTLE` and `TG.CHECK` need the scope `check`, `TG.SETTLE`, and whatever gives
+//! back or charges, needs `settle`, `TG.RESET`, `TG.LIMITS` and `INFO` need `admin`; whoever has none at all hears `NOAUTH`.
+//!
+//! `HELLO`, `AUTH`, `CLIENT`, `INFO`, `COMMAND`, `CONFIG GET`, `PING`, `ECHO`, `SELECT 0`, `TIME`, `RESET` and `QUIT` answer as
+//! clients expect when they connect.
+//!
+//! # `CL.THROTTLE` and redis-cell
+//!
+//! Decisions and numbers are those of redis-cell, to the nanosecond, also if the parameters change from call to call: what is
+//! kept of a key is a time. Four things end in an error there and have an answer here: keys and arguments that are not UTF-8, rates
+//! above 1 000 a second, giving back more than was taken (the key is then as good as new), and parameters whose product exceeds
+//! 64 bits (a burst then counts as at most 146 years' worth). A store that many processes share may keep a time for every
+//! combination of parameters instead.
+//!
+//! `THROTTLE` means by a burst what throttlecrab does, one less than `CL.THROTTLE`, and rounds seconds down as it does. It does not
+//! let more pass after a pause than the burst, and says -1 where no wait can help.
+
+mod cell;
+mod check;
+mod connection;
+mod line;
+mod patience;
+mod reply;
+mod request;
+mod session;
+mod throttle;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tollgate::store::Store;
+
+pub use check::MAX_FIELDS;
+pub use request::{
+    Arguments, MAX_ARGUMENT_BYTES, MAX_ARGUMENTS, MAX_COMMAND_BYTES, Parsed, Parser, ProtocolError,
+};
+pub use session::MAX_KEY_BYTES;
+
+use crate::metrics::{Meter, Metrics};
+use crate::server::{Connection, Protocol};
+use connection::Talk;
+use patience::Patience;
+use session::Session;
+
+/// The protocol of Redis. See the [module](self) for its commands.
+///
+/// # Examples
+/// ```
+/// use std::io::{Read, Write};
+/// use std::net::TcpStream;
+/// use std::time::Duration;
+/// use tollgate::store::MemoryStore;
+/// use tollgate_policy::Policy;
+/// use tollgate_server::resp::Resp;
+/// use tollgate_server::{Engine, Origin, Server};
+///
+/// let policy = Policy::parse("limits.toml", "[limit.per-ip]\nkey = \"ip\"\nrate = \"2/min\"\n")?;
+/// let mut server = Server::new(Engine::new(MemoryStore::new(), policy, Origin::default())).workers(1);
+/// let address = server.listen("127.0.0.1:0".parse()?, Resp::new(), None)?;
+/// let running = server.start()?;
+///
+/// let mut caller = TcpStream::connect(address)?;
+/// caller.write_all(b"CL.THROTTLE user123 15 30 60 1\r\nQUIT\r\n")?;
+/// let mut answer = String::new();
+/// caller.read_to_string(&mut answer)?;
+/// assert_eq!(answer, "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n+OK\r\n");
+/// assert_eq!(running.drain(Duration::from_secs(1))?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Resp {
+    meter: Arc<Meter>,
+    patience: Patience,
+    connections: AtomicU64,
+}
+
+/// As logs and metrics call it.
+const NAME: &str = "resp";
+/// How long a connection may be silent.
+const IDLE: Duration = Duration::from_secs(15 * 60);
+/// How long a command may take to come, and answers to be taken.
+const SLOW: Duration = Duration::from_secs(10);
+
+impl Resp {
+    /// With the usual time-outs.
+    pub fn new() -> Self {
+        let (meter, patience) = (Metrics::new().meter(NAME), Patience { idle: IDLE, slow: SLOW });
+        Self { meter, patience, connections: AtomicU64::new(0) }
+    }
+
+    /// Measures there.
+    #[must_use]
+    pub fn metrics(self, metrics: &Metrics) -> Self {
+        Self { meter: metrics.meter(NAME), ..self }
+    }
+
+    /// Closes connections that say nothing for `span`, or up to twice that. The default is 15 minutes.
+    #[must_use]
+    pub fn idle_timeout(mut self, span: Duration) -> Self {
+        self.patience.idle = span;
+        self
+    }
+
+    /// Closes connections that have begun a command and not ended it within `span`, or up to twice that; or that have not taken
+    /// their answers. The default is ten seconds.
+    #[must_use]
+    pub fn slow_timeout(mut self, span: Duration) -> Self {
+        self.patience.slow = span;
+        self
+    }
+}
+
+impl Default for Resp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Store> Protocol<S> for Resp {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {
+        let Connection { stream, access, clerk, stop, .. } = connection;
+        let session = Session::new(self.connections.fetch_add(1, Ordering::Relaxed) + 1, access);
+        let meter = Arc::clone(&self.meter);
+        Box::pin(Talk::new(stream, clerk, session, meter, self.patience).serve(stop))
+    }
+
+    fn full(&self) -> &'static [u8] {
+        b"-ERR max number of clients reached\r\n"
+    }
+}

@@ -1,0 +1,126 @@
+//! Asking by policy: `TG.CHECK`, `TG.SETTLE`, `TG.RESET` and `TG.LIMITS`.
+
+mod limits;
+mod question;
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use tollgate::store::{Mode, Store};
+
+use super::reply::{Quoted, Replies};
+use super::request::Arguments;
+use super::session::{NEEDS_SETTLE, wrong_count};
+use crate::access::{Scope, Scopes};
+use crate::engine::{Ask, Clerk, PermitId, Ruling, Subject};
+pub(super) use limits::limits;
+pub use question::MAX_FIELDS;
+use question::{Act, Question};
+
+/// `TG.CHECK [DOMAIN domain] [COST cost] [PEEK | COUNT | CHARGE | REFUND | HOLD seconds] [FIELDS] field value …`.
+/// Giving back and charging take the scope `settle`.
+pub(super) async fn check<S: Store>(
+    clerk: &mut Clerk<S>,
+    scopes: Scopes,
+    arguments: Arguments<'_>,
+    replies: &mut Replies,
+) {
+    let question = match Question::read("tg.check", arguments) {
+        Ok(question) => question,
+        Err(mistake) => return replies.error(mistake),
+    };
+    if matches!(question.act, Act::Decide(Mode::Charge | Mode::Refund)) && !scopes.has(Scope::Settle) {
+        return replies.error(NEEDS_SETTLE);
+    }
+    let subject = Subject::Policy(question.domain, &question.fields);
+    let asks = [Ask { subject, cost: question.cost }];
+    match question.act {
+        Act::Decide(mode) => match clerk.decide(mode, &asks).await {
+            Ok(ruling) => tell(&ruling, 0, replies),
+            Err(error) => replies.error(format_args!("ERR {error}")),
+        },
+        Act::Hold(span) => match clerk.hold(&asks, span).await {
+            Ok((ruling, id)) => {
+                tell(&ruling, 1, replies);
+                replies.bulk(b"permit");
+                match id {
+                    Some(id) => replies.bulk(id.to_string().as_bytes()),
+                    None => replies.null(),
+                }
+            }
+            Err(error) => replies.error(format_args!("ERR {error}")),
+        },
+    }
+}
+
+/// Answers with what was decided, and leaves room for `more` pairs.
+fn tell(ruling: &Ruling<'_>, more: usize, replies: &mut Replies) {
+    replies.map(7 + more);
+    replies.bulk(b"allowed");
+    replies.boolean(ruling.is_allowed());
+    let decider = ruling.decided_by();
+    replies.bulk(b"limit");
+    match decider {
+        Some(finding) => replies.bulk(finding.limit.rule.name().as_bytes()),
+        None => replies.null(),
+    }
+    replies.bulk(b"rate");
+    match decider {
+        Some(finding) => replies.bulk(finding.limit.rule.quotas()[finding.quota].to_string().as_bytes()),
+        None => replies.null(),
+    }
+    replies.bulk(b"remaining");
+    match decider {
+        Some(finding) => replies.integer(i64::try_from(finding.decision.remaining()).unwrap_or(i64::MAX)),
+        None => replies.null(),
+    }
+    let reset = decider.map_or(Some(Duration::ZERO), |finding| finding.decision.reset_after());
+    let retry = if ruling.is_allowed() { Some(Duration::ZERO) } else { ruling.retry_after() };
+    for (name, span) in
+        [("retry_after_ms", retry), ("reset_after_ms", reset), ("delay_ms", Some(ruling.delay()))]
+    {
+        replies.bulk(name.as_bytes());
+        replies.integer(span.map_or(-1, millis_up));
+    }
+}
+
+/// In milliseconds, rounded up: whoever waits that long is not too early.
+fn millis_up(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}
+
+/// `TG.SETTLE permit actual`: whether it was still held.
+pub(super) async fn settle<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<'_>, replies: &mut Replies) {
+    let (Some(id), Some(actual), 3) = (arguments.get(1), arguments.get(2), arguments.len()) else {
+        return wrong_count("tg.settle", replies);
+    };
+    let id = match PermitId::from_str(&Quoted(id).to_string()) {
+        Ok(id) => id,
+        Err(error) => return replies.error(format_args!("ERR {error}")),
+    };
+    let Some(actual) = question::number(actual) else {
+        return replies.error(question::Mistake::Number { option: "the actual cost", text: actual });
+    };
+    match clerk.engine().settle(id, &[actual]).await {
+        Ok(was_held) => replies.integer(i64::from(was_held)),
+        Err(error) => replies.error(format_args!("ERR {error}")),
+    }
+}
+
+/// `TG.RESET [DOMAIN domain] [FIELDS] field value …`: how many limits had something to forget.
+pub(super) async fn reset<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<'_>, replies: &mut Replies) {
+    let question = match Question::read("tg.reset", arguments) {
+        Ok(question) => question,
+        Err(mistake) => return replies.error(mistake),
+    };
+    if question.act != Act::Decide(Mode::Take) || question.cost != 1 {
+        return replies.error("ERR tg.reset has no options but DOMAIN and FIELDS");
+    }
+    match clerk.engine().reset(&Subject::Policy(question.domain, &question.fields)).await {
+        Ok(resets) => {
+            let known = resets.iter().filter(|reset| reset.was_known).count();
+            replies.integer((known as u64).cast_signed());
+        }
+        Err(error) => replies.error(format_args!("ERR {error}")),
+    }
+}

@@ -1,0 +1,264 @@
+//! What a caller asks by policy.
+
+use std::fmt;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate::store::Mode;
+use tollgate_policy::{DEFAULT_DOMAIN, Field};
+
+use super::super::reply::Quoted;
+use super::super::request::Arguments;
+use super::super::session::MAX_KEY_BYTES;
+use crate::engine::LONGEST_HOLD;
+
+/// The most fields of a descriptor.
+pub const MAX_FIELDS: usize = 24;
+
+/// Who asks for what, and what is to be done about it.
+#[derive(Debug)]
+pub(super) struct Question<'a> {
+    pub(super) domain: &'a str,
+    pub(super) cost: u64,
+    pub(super) act: Act,
+    pub(super) fields: SmallVec<[Field<'a>; 8]>,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Decide(Mode),
+    /// Takes, to be settled within that time.
+    Hold(Duration),
+}
+
+/// What is wrong with a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mistake<'a> {
+    Nothing(&'static str),
+    NoValue { option: &'static str },
+    Number { option: &'static str, text: &'a [u8] },
+    Hold { text: &'a [u8] },
+    TwoActs { option: &'a [u8] },
+    Text { what: &'static str, text: &'a [u8] },
+    Odd { field: &'a [u8] },
+    TooMany(usize),
+    TooLong { field: &'a str, length: usize },
+    Twice { field: &'a str },
+}
+
+impl<'a> Question<'a> {
+    /// Options come first, in any order; `FIELDS` ends them, where a field has the name of an option.
+    pub(super) fn read(command: &'static str, arguments: Arguments<'a>) -> Result<Self, Mistake<'a>> {
+        if arguments.len() == 1 {
+            return Err(Mistake::Nothing(command));
+        }
+        let (mut domain, mut cost, mut act, mut place) = (DEFAULT_DOMAIN, 1, None, 1);
+        while let Some(word) = arguments.get(place) {
+            let value = |option| arguments.get(place + 1).ok_or(Mistake::NoValue { option });
+            let (done, used) = match &Word::of(word) {
+                Word::Domain => {
+                    domain = text("domain", value("DOMAIN")?)?;
+                    (None, 2)
+                }
+                Word::Cost => {
+                    let text = value("COST")?;
+                    cost = number(text).ok_or(Mistake::Number { option: "COST", text })?;
+                    (None, 2)
+                }
+                Word::Hold => (Some(Act::Hold(hold(value("HOLD")?)?)), 2),
+                Word::Mode(mode) => (Some(Act::Decide(*mode)), 1),
+                Word::Fields => {
+                    place += 1;
+                    break;
+                }
+                Word::Other => break,
+            };
+            if done.is_some() && act.is_some() {
+                return Err(Mistake::TwoActs { option: word });
+            }
+            act = act.or(done);
+            place += used;
+        }
+        let fields = fields(arguments.from(place))?;
+        Ok(Self { domain, cost, act: act.unwrap_or(Act::Decide(Mode::Take)), fields })
+    }
+}
+
+/// The words that are options.
+enum Word {
+    Domain,
+    Cost,
+    Hold,
+    Mode(Mode),
+    Fields,
+    Other,
+}
+
+impl Word {
+    fn of(word: &[u8]) -> Self {
+        let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
+        match word.len() {
+            4 if is("COST") => Self::Cost,
+            4 if is("HOLD") => Self::Hold,
+            4 if is("PEEK") => Self::Mode(Mode::Peek),
+            5 if is("COUNT") => Self::Mode(Mode::Count),
+            6 if is("CHARGE") => Self::Mode(Mode::Charge),
+            6 if is("REFUND") => Self::Mode(Mode::Refund),
+            6 if is("DOMAIN") => Self::Domain,
+            6 if is("FIELDS") => Self::Fields,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn fields(pairs: Arguments<'_>) -> Result<SmallVec<[Field<'_>; 8]>, Mistake<'_>> {
+    if pairs.len() > MAX_FIELDS * 2 {
+        return Err(Mistake::TooMany(pairs.len().div_ceil(2)));
+    }
+    let mut fields: SmallVec<[Field<'_>; 8]> = SmallVec::new();
+    let mut all = pairs.iter();
+    while let Some(name) = all.next() {
+        let value = all.next().ok_or(Mistake::Odd { field: name })?;
+        let name = text("name of a field", name)?;
+        let length = name.len().max(value.len());
+        if length > MAX_KEY_BYTES {
+            return Err(Mistake::TooLong { field: name, length });
+        }
+        if fields.iter().any(|(known, _)| *known == name) {
+            return Err(Mistake::Twice { field: name });
+        }
+        fields.push((name, value));
+    }
+    Ok(fields)
+}
+
+fn text<'a>(what: &'static str, text: &'a [u8]) -> Result<&'a str, Mistake<'a>> {
+    std::str::from_utf8(text).map_err(|_| Mistake::Text { what, text })
+}
+
+fn hold(text: &[u8]) -> Result<Duration, Mistake<'_>> {
+    let seconds = number(text).filter(|seconds| (1..=LONGEST_HOLD.as_secs()).contains(seconds));
+    seconds.map(Duration::from_secs).ok_or(Mistake::Hold { text })
+}
+
+/// A number without a sign.
+pub(super) fn number(text: &[u8]) -> Option<u64> {
+    let is_number = text.iter().all(u8::is_ascii_digit);
+    if is_number { std::str::from_utf8(text).ok()?.parse().ok() } else { None }
+}
+
+impl fmt::Display for Mistake<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ERR ")?;
+        match self {
+            Self::Nothing(command) => write!(f, "wrong number of arguments for '{command}' command"),
+            Self::NoValue { option } => write!(f, "{option} needs a value"),
+            Self::Number { option, text } => {
+                write!(f, "{option} must be a whole number from 0 to {}, not '{}'", u64::MAX, Quoted(text))
+            }
+            Self::Hold { text } => {
+                let most = LONGEST_HOLD.as_secs();
+                write!(f, "HOLD must be a whole number of seconds from 1 to {most}, not '{}'", Quoted(text))
+            }
+            Self::TwoActs { option } => {
+                write!(
+                    f,
+                    "'{}' is one too many: of PEEK, COUNT, CHARGE, REFUND and HOLD only one can be",
+                    Quoted(option)
+                )
+            }
+            Self::Text { what, text } => write!(f, "the {what} must be UTF-8, and '{}' is not", Quoted(text)),
+            Self::Odd { field } => write!(f, "field '{}' has no value", Quoted(field)),
+            Self::TooMany(count) => {
+                write!(f, "{count} fields are too many: at most {MAX_FIELDS} are allowed")
+            }
+            Self::TooLong { field, length } => {
+                let field = Quoted(field.as_bytes());
+                write!(
+                    f,
+                    "field '{field}' has {length} bytes, which is too long: at most {MAX_KEY_BYTES} are allowed"
+                )
+            }
+            Self::Twice { field } => write!(f, "field '{}' is there twice", Quoted(field.as_bytes())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::request::{Parsed, Parser};
+    use super::*;
+
+    fn read(line: &[u8], then: impl FnOnce(Result<Question<'_>, Mistake<'_>>)) {
+        let mut parser = Parser::default();
+        assert_eq!(parser.parse(line), Ok(Parsed::Command(line.len())));
+        then(Question::read("tg.check", parser.arguments(line)));
+    }
+
+    #[test]
+    fn options_come_before_fields() {
+        read(b"tg.check ip 10.0.0.7 path \"/a b\"\n", |question| {
+            let question = question.expect("a question");
+            assert_eq!(
+                (question.domain, question.cost, question.act),
+                ("default", 1, Act::Decide(Mode::Take))
+            );
+            assert_eq!(question.fields[..], [("ip", &b"10.0.0.7"[..]), ("path", b"/a b")]);
+        });
+        read(b"tg.check cost 18446744073709551615 domain web hold 60 ip \"\\xff\"\n", |question| {
+            let question = question.expect("a question");
+            assert_eq!((question.domain, question.cost), ("web", u64::MAX));
+            assert_eq!(question.act, Act::Hold(Duration::from_secs(60)));
+            assert_eq!(question.fields[..], [("ip", &b"\xff"[..])]);
+        });
+        read(b"tg.check PEEK fields cost 5 domain x\n", |question| {
+            let question = question.expect("a question");
+            assert_eq!((question.cost, question.act), (1, Act::Decide(Mode::Peek)));
+            assert_eq!(question.fields[..], [("cost", &b"5"[..]), ("domain", b"x")]);
+        });
+        for (word, mode) in [("count", Mode::Count), ("CHARGE", Mode::Charge), ("Refund", Mode::Refund)] {
+            read(format!("tg.check {word} a b\n").as_bytes(), |question| {
+                assert_eq!(question.expect("a question").act, Act::Decide(mode));
+            });
+        }
+    }
+
+    #[test]
+    fn every_mistake_is_named() {
+        let long = format!("tg.check f {}\n", "x".repeat(MAX_KEY_BYTES + 1));
+        let many = format!("tg.check {}\n", "f v ".repeat(25));
+        for (line, told) in [
+            ("tg.check\n", "wrong number of arguments for 'tg.check' command"),
+            ("tg.check cost\n", "COST needs a value"),
+            (
+                "tg.check cost -1 a b\n",
+                "COST must be a whole number from 0 to 18446744073709551615, not '-1'",
+            ),
+            (
+                "tg.check cost 18446744073709551616\n",
+                "COST must be a whole number from 0 to 18446744073709551615, not '18446744073709551616'",
+            ),
+            ("tg.check cost '' a b\n", "COST must be a whole number from 0 to 18446744073709551615, not ''"),
+            ("tg.check hold 0 a b\n", "HOLD must be a whole number of seconds from 1 to 86400, not '0'"),
+            (
+                "tg.check hold 86401 a b\n",
+                "HOLD must be a whole number of seconds from 1 to 86400, not '86401'",
+            ),
+            (
+                "tg.check peek Hold 5 a b\n",
+                "'Hold' is one too many: of PEEK, COUNT, CHARGE, REFUND and HOLD only one can be",
+            ),
+            ("tg.check ip\n", "field 'ip' has no value"),
+            ("tg.check \"\\xff\" x\n", "the name of a field must be UTF-8, and '\u{fffd}' is not"),
+            ("tg.check domain \"\\xff\" a b\n", "the domain must be UTF-8, and '\u{fffd}' is not"),
+            ("tg.check a 1 b 2 a 3\n", "field 'a' is there twice"),
+            (&many, "25 fields are too many: at most 24 are allowed"),
+            (&long, "field 'f' has 1025 bytes, which is too long: at most 1024 are allowed"),
+        ] {
+            read(line.as_bytes(), |question| {
+                assert_eq!(question.expect_err(told).to_string(), format!("ERR {told}"));
+            });
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What callers are answered, in either version of the protocol.
+
+use std::fmt::{self, Write};
+
+/// Which version of the protocol a caller speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Version {
+    #[default]
+    Two,
+    Three,
+}
+
+/// Answers, one behind the other, until they are sent.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    pub(super) bytes: Vec<u8>,
+    pub(super) version: Version,
+}
+
+impl Replies {
+    /// A few words that go well.
+    pub(super) fn status(&mut self, words: &str) {
+        self.text(b'+', words);
+    }
+
+    /// Something went wrong. What callers said may be part of the words: line ends become spaces.
+    pub(super) fn error(&mut self, words: impl fmt::Display) {
+        self.bytes.push(b'-');
+        let start = self.bytes.len();
+        let _ = write!(Appender(&mut self.bytes), "{words}"); // a vector takes everything
+        for byte in &mut self.bytes[start..] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        self.end();
+    }
+
+    #[inline]
+    pub(super) fn integer(&mut self, number: i64) {
+        self.head(b':', number);
+    }
+
+    pub(super) fn bulk(&mut self, bytes: &[u8]) {
+        self.length(b'$', bytes.len());
+        self.bytes.extend_from_slice(bytes);
+        self.end();
+    }
+
+    /// So many answers that belong together follow.
+    #[inline]
+    pub(super) fn array(&mut self, length: usize) {
+        self.length(b'*', length);
+    }
+
+    /// So many pairs follow.
+    pub(super) fn map(&mut self, pairs: usize) {
+        match self.version {
+            Version::Two => self.array(pairs * 2),
+            Version::Three => self.length(b'%', pairs),
+        }
+    }
+
+    pub(super) fn null(&mut self) {
+        self.bytes.extend_from_slice(match self.version {
+            Version::Two => b"$-1\r\n",
+            Version::Three => b"_\r\n",
+        });
+    }
+
+    pub(super) fn boolean(&mut self, is_true: bool) {
+        match self.version {
+            Version::Two => self.integer(i64::from(is_true)),
+            Version::Three => self.bytes.extend_from_slice(if is_true { b"#t\r\n" } else { b"#f\r\n" }),
+        }
+    }
+
+    fn text(&mut self, kind: u8, words: &str) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(words.as_bytes());
+        self.end();
+    }
+
+    #[inline]
+    fn end(&mut self) {
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn length(&mut self, kind: u8, length: usize) {
+        self.head(kind, (length as u64).cast_signed()); // nothing is half as long as that
+    }
+
+    /// A line with a number. Most have one digit.
+    #[inline]
+    fn head(&mut self, kind: u8, number: i64) {
+        if let small @ 0..=9 = number {
+            self.bytes.extend_from_slice(&[kind, b'0' + small as u8, b'\r', b'\n']);
+        } else {
+            self.long_head(kind, number);
+        }
+    }
+
+    fn long_head(&mut self, kind: u8, number: i64) {
+        let mut line = [0; 24];
+        let mut at = line.len() - 2;
+        line[at..].copy_from_slice(b"\r\n");
+        let mut rest = number.unsigned_abs();
+        while rest > 0 {
+            at -= 1;
+            line[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        if number < 0 {
+            at -= 1;
+            line[at] = b'-';
+        }
+        at -= 1;
+        line[at] = kind;
+        self.bytes.extend_from_slice(&line[at..]);
+    }
+}
+
+struct Appender<'a>(&'a mut Vec<u8>);
+
+impl Write for Appender<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Bytes from outside as part of an answer: at most 128 of them, as Redis does it.
+pub(super) struct Quoted<'a>(pub(super) &'a [u8]);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.0[..self.0.len().min(128)];
+        for chunk in shown.utf8_chunks() {
+            f.write_str(chunk.valid())?;
+            if !chunk.invalid().is_empty() {
+                f.write_char(char::REPLACEMENT_CHARACTER)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(version: Version, say: impl FnOnce(&mut Replies)) -> String {
+        let mut replies = Replies { version, ..Replies::default() };
+        say(&mut replies);
+        String::from_utf8(replies.bytes).expect("text")
+    }
+
+    #[test]
+    fn numbers_of_all_lengths() {
+        for number in [0, 9, 10, 99, 100, -1, i64::MAX, i64::MIN] {
+            assert_eq!(said(Version::Two, |replies| replies.integer(number)), format!(":{number}\r\n"));
+        }
+    }
+
+    #[test]
+    fn the_third_version_has_more_to_say() {
+        let say = |replies: &mut Replies| {
+            replies.map(1);
+            replies.boolean(true);
+            replies.null();
+        };
+        assert_eq!(said(Version::Two, say), "*2\r\n:1\r\n$-1\r\n");
+        assert_eq!(said(Version::Three, say), "%1\r\n#t\r\n_\r\n");
+    }
+
+    #[test]
+    fn nobody_can_end_our_line() {
+        let quoted = Quoted(b"a\r\n+OK\xff\xff");
+        assert_eq!(said(Version::Two, |replies| replies.error(quoted)), "-a  +OK\u{fffd}\u{fffd}\r\n");
+        assert_eq!(Quoted(&[b'x'; 1_000]).to_string().len(), 128);
+    }
+}

@@ -1,0 +1,195 @@
+//! A caller's commands, one after the other.
+
+mod client;
+mod hello;
+mod server;
+
+use std::fmt::Write;
+
+use tollgate::store::Store;
+
+use super::reply::{Quoted, Replies, Version};
+use super::request::Arguments;
+use super::{check, throttle};
+use crate::access::{Access, Scope, Scopes};
+use crate::engine::Clerk;
+
+/// The longest key, and the longest name or value of a field, in bytes.
+pub const MAX_KEY_BYTES: usize = 1_024;
+
+/// What is remembered of a caller.
+#[derive(Debug)]
+pub(super) struct Session {
+    id: u64,
+    name: Vec<u8>,
+    access: Access,
+    /// What was said to prove more than the connection itself does.
+    token: Option<Box<[u8]>>,
+    scopes: Scopes,
+    /// How many decisions were asked for.
+    decided: u64,
+}
+
+/// What happens after a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The next one.
+    Command,
+    /// What was answered is sent, and the connection ends.
+    Close,
+    /// The same, and what still comes is not looked at: it cannot be understood.
+    Hang,
+    /// The connection ends. Nobody would read an answer.
+    Drop,
+}
+
+/// What is told whoever gives back or charges and may not.
+pub(super) const NEEDS_SETTLE: &str =
+    "NOPERM to give back or to charge needs the scope settle, which this caller has not";
+
+/// The longest name of a command.
+const LONGEST_NAME: usize = 16;
+
+impl Session {
+    pub(super) fn new(id: u64, access: Access) -> Self {
+        Self { id, name: Vec::new(), scopes: access.scopes(), access, token: None, decided: 0 }
+    }
+
+    /// Looks again what the caller may do: the keys may have changed.
+    #[inline]
+    pub(super) fn refresh(&mut self) {
+        let by_token = self.token.as_ref().and_then(|token| self.access.with_token(token));
+        self.scopes = by_token.unwrap_or_else(|| self.access.scopes());
+    }
+
+    /// How many decisions were asked for since this was last called.
+    pub(super) fn take_decided(&mut self) -> u64 {
+        std::mem::take(&mut self.decided)
+    }
+
+    /// Answers one command.
+    ///
+    /// # Cancel safety
+    /// What it had taken by then stays taken.
+    #[inline]
+    pub(super) async fn answer<S: Store>(
+        &mut self,
+        clerk: &mut Clerk<S>,
+        arguments: Arguments<'_>,
+        replies: &mut Replies,
+    ) -> Next {
+        let name = arguments.name();
+        let mut upper = [0; LONGEST_NAME];
+        let upper = &mut upper[..name.len().min(LONGEST_NAME)];
+        upper.copy_from_slice(&name[..upper.len()]);
+        upper.make_ascii_uppercase();
+        let upper: &[u8] = if name.len() > LONGEST_NAME { b"" } else { upper };
+        if let Some(refusal) = self.refusal(upper) {
+            replies.error(refusal);
+            return Next::Command;
+        }
+        self.decided += u64::from(matches!(upper, b"CL.THROTTLE" | b"THROTTLE" | b"TG.CHECK"));
+        match upper {
+            b"CL.THROTTLE" => throttle::cl_throttle(clerk, self.scopes, arguments, replies).await,
+            b"THROTTLE" => throttle::throttle(clerk, arguments, replies).await,
+            b"TG.CHECK" => check::check(clerk, self.scopes, arguments, replies).await,
+            b"TG.SETTLE" => check::settle(clerk, arguments, replies).await,
+            b"TG.RESET" => check::reset(clerk, arguments, replies).await,
+            b"TG.LIMITS" => check::limits(clerk, arguments, replies),
+            b"INFO" => server::info(clerk, replies).await,
+            _ => return self.answer_about_connection(clerk, upper, arguments, replies),
+        }
+        Next::Command
+    }
+
+    /// Why the caller may not use a command, if so.
+    #[inline]
+    fn refusal(&self, upper: &[u8]) -> Option<String> {
+        if self.scopes == Scopes::ALL {
+            return None;
+        }
+        let needed = match upper {
+            b"AUTH" | b"HELLO" | b"QUIT" | b"RESET" | b"POST" | b"HOST:" => return None,
+            _ if self.scopes == Scopes::NONE => return Some("NOAUTH Authentication required.".to_owned()),
+            b"CL.THROTTLE" | b"THROTTLE" | b"TG.CHECK" => Scope::Check,
+            b"TG.SETTLE" => Scope::Settle,
+            b"TG.LIMITS" | b"TG.RESET" | b"INFO" => Scope::Admin,
+            _ => return None,
+        };
+        let name = String::from_utf8_lossy(upper).to_lowercase();
+        (!self.scopes.has(needed))
+            .then(|| format!("NOPERM '{name}' needs the scope {needed}, which this caller has not"))
+    }
+
+    /// Answers what every Redis answers.
+    fn answer_about_connection<S: Store>(
+        &mut self,
+        clerk: &Clerk<S>,
+        upper: &[u8],
+        arguments: Arguments<'_>,
+        replies: &mut Replies,
+    ) -> Next {
+        match upper {
+            b"PING" => server::ping(arguments, replies),
+            b"ECHO" => server::echo(arguments, replies),
+            b"SELECT" => server::select(arguments, replies),
+            b"TIME" => server::time(clerk.engine(), arguments, replies),
+            b"COMMAND" => server::command(arguments, replies),
+            b"CONFIG" => server::config(arguments, replies),
+            b"CLUSTER" | b"READONLY" | b"READWRITE" | b"ASKING" => {
+                replies.error("ERR This instance has cluster support disabled");
+            }
+            b"CLIENT" => self.client(arguments, replies),
+            b"HELLO" => self.hello(arguments, replies),
+            b"AUTH" => self.auth(arguments, replies),
+            b"RESET" => {
+                *self = Self::new(self.id, self.access.clone());
+                replies.version = Version::Two;
+                replies.status("RESET");
+            }
+            b"QUIT" => {
+                replies.status("OK");
+                return Next::Close;
+            }
+            // Somebody was tricked into sending a request of the web here, and what follows may be commands of theirs.
+            b"POST" | b"HOST:" => return Next::Drop,
+            _ => unknown_command(arguments, replies),
+        }
+        Next::Command
+    }
+}
+
+fn unknown_command(arguments: Arguments<'_>, replies: &mut Replies) {
+    let mut shown = String::new();
+    for argument in arguments.from(1).iter() {
+        if shown.len() >= 128 {
+            break;
+        }
+        let _ = write!(shown, "'{}' ", Quoted(argument)); // a text takes everything
+    }
+    let name = Quoted(arguments.name());
+    replies.error(format_args!("ERR unknown command '{name}', with args beginning with: {shown}"));
+}
+
+/// That a command has too few or too many arguments; its name in small letters, with that of a subcommand behind a bar.
+pub(super) fn wrong_count(name: &str, replies: &mut Replies) {
+    replies.error(format_args!("ERR wrong number of arguments for '{name}' command"));
+}
+
+/// That there is no such subcommand.
+fn unknown_subcommand(subcommand: &[u8], of: &str, replies: &mut Replies) {
+    replies.error(format_args!("ERR unknown subcommand '{}'. Try {of} HELP.", Quoted(subcommand)));
+}
+
+/// Whether a key is not too long; says so if it is.
+#[inline]
+pub(super) fn check_key(key: &[u8], replies: &mut Replies) -> bool {
+    let fits = key.len() <= MAX_KEY_BYTES;
+    if !fits {
+        replies.error(format_args!(
+            "ERR a key of {} bytes is too long: at most {MAX_KEY_BYTES} are allowed",
+            key.len()
+        ));
+    }
+    fits
+}

@@ -1,0 +1,167 @@
+//! `CL.THROTTLE` as redis-cell has it, and `THROTTLE` as throttlecrab has it.
+
+use tollgate::Decision;
+use tollgate::store::{Mode, Store};
+
+use super::cell::{Cell, Outcome, seconds_down, seconds_of_cell};
+use super::reply::{Quoted, Replies};
+use super::request::Arguments;
+use super::session::{NEEDS_SETTLE, check_key};
+use crate::access::{Scope, Scopes};
+use crate::engine::{Ask, Clerk};
+
+/// Whose limits they are, and under which names they are counted. The two commands mean different things by a burst, so a key of
+/// one is not a key of the other.
+const CL_THROTTLE: &str = "cl.throttle";
+const THROTTLE: &str = "throttle";
+
+const USAGE: &str =
+    "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]";
+
+/// `CL.THROTTLE key max_burst count period [quantity]`. Giving back takes the scope `settle`.
+#[inline]
+pub(super) async fn cl_throttle<S: Store>(
+    clerk: &mut Clerk<S>,
+    scopes: Scopes,
+    arguments: Arguments<'_>,
+    replies: &mut Replies,
+) {
+    let asked = match Numbers::read(arguments) {
+        Ok(asked) => asked,
+        Err(Unread::Count) => return replies.error(USAGE),
+        Err(Unread::Number(text)) => {
+            return replies
+                .error(format_args!("Cell error: Store error: Couldn't parse as integer: {}", Quoted(text)));
+        }
+    };
+    let Numbers { key, max_burst, count, period, quantity } = asked;
+    if !check_key(key, replies) {
+        return;
+    }
+    if quantity < 0 && !scopes.has(Scope::Settle) {
+        return replies.error(NEEDS_SETTLE);
+    }
+    let Some(cell) = Cell::new(max_burst.saturating_add(1), count, period, quantity) else {
+        return replies.error("Cell error: Store error: Zero rates are not supported");
+    };
+    let Outcome { is_limited, limit, remaining, retry_after, reset_after } =
+        decide(clerk, CL_THROTTLE, key, cell).await;
+    replies.array(5);
+    replies.integer(i64::from(is_limited));
+    replies.integer(limit);
+    replies.integer(remaining);
+    replies.integer(retry_after.map_or(-1, seconds_of_cell));
+    replies.integer(seconds_of_cell(reset_after));
+}
+
+/// `THROTTLE key max_burst count period [quantity]`.
+pub(super) async fn throttle<S: Store>(
+    clerk: &mut Clerk<S>,
+    arguments: Arguments<'_>,
+    replies: &mut Replies,
+) {
+    let asked = match Numbers::read(arguments) {
+        Ok(asked) => asked,
+        Err(Unread::Count) => return replies.error("ERR wrong number of arguments for 'throttle' command"),
+        Err(Unread::Number(text)) => {
+            return replies
+                .error(format_args!("ERR value is not an integer or out of range: '{}'", Quoted(text)));
+        }
+    };
+    let Numbers { key, max_burst, count, period, quantity } = asked;
+    if !check_key(key, replies) {
+        return;
+    }
+    if max_burst <= 0 || count <= 0 || period <= 0 {
+        return replies.error("ERR max_burst, count and period must be positive");
+    }
+    if quantity < 0 {
+        return replies.error("ERR quantity must not be negative");
+    }
+    let Some(cell) = Cell::new(max_burst, count, period, quantity) else {
+        return replies.error("ERR count must not be above 1000000000 per second");
+    };
+    let Outcome { is_limited, limit, remaining, retry_after, reset_after } =
+        decide(clerk, THROTTLE, key, cell).await;
+    let retry_after = match retry_after {
+        Some(wait) => seconds_down(wait),
+        None if is_limited => -1, // no wait can help
+        None => 0,
+    };
+    replies.array(5);
+    for number in [i64::from(!is_limited), limit, remaining, seconds_down(reset_after), retry_after] {
+        replies.integer(number);
+    }
+}
+
+/// Takes, looks or gives back, as the quantity says.
+#[inline]
+async fn decide<S: Store>(clerk: &mut Clerk<S>, family: &'static str, key: &[u8], cell: Cell) -> Outcome {
+    let quantity = cell.quantity.unsigned_abs();
+    if cell.quantity > 0 {
+        return cell.taken(&ask(clerk, family, key, cell, Mode::Take, quantity).await);
+    }
+    let before = cell.looked(&ask(clerk, family, key, cell, Mode::Peek, 0).await);
+    if cell.quantity == 0 || before.is_limited {
+        return before;
+    }
+    cell.given_back(&ask(clerk, family, key, cell, Mode::Refund, quantity).await)
+}
+
+#[inline]
+async fn ask<S: Store>(
+    clerk: &mut Clerk<S>,
+    family: &'static str,
+    key: &[u8],
+    cell: Cell,
+    mode: Mode,
+    cost: u64,
+) -> Decision {
+    let opened = clerk.open_floating(family, cell.quota());
+    let asks = [Ask::limit(&opened, key).costing(cost)];
+    let ruling =
+        clerk.decide(mode, &asks).await.expect("a limit that was opened has no field to read a cost from");
+    ruling.findings()[0].decision
+}
+
+/// What a command says, as numbers.
+struct Numbers<'a> {
+    key: &'a [u8],
+    max_burst: i64,
+    count: i64,
+    period: i64,
+    quantity: i64,
+}
+
+/// Why it does not.
+enum Unread<'a> {
+    Count,
+    Number(&'a [u8]),
+}
+
+impl<'a> Numbers<'a> {
+    #[inline]
+    fn read(arguments: Arguments<'a>) -> Result<Self, Unread<'a>> {
+        if !(5..=6).contains(&arguments.len()) {
+            return Err(Unread::Count);
+        }
+        let text = |place: usize| arguments.get(place).unwrap_or_default();
+        let number = |place: usize| number(text(place)).ok_or(Unread::Number(text(place)));
+        Ok(Self {
+            key: text(1),
+            max_burst: number(2)?,
+            count: number(3)?,
+            period: number(4)?,
+            quantity: if arguments.len() == 6 { number(5)? } else { 1 },
+        })
+    }
+}
+
+/// A whole number as these commands have always read them: a plus and zeros in front are fine.
+#[inline]
+fn number(text: &[u8]) -> Option<i64> {
+    if let [digit @ b'0'..=b'9'] = text {
+        return Some(i64::from(digit - b'0'));
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}

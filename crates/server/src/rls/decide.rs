@@ -1,0 +1,106 @@
+//! From a request to its response, whatever carries them.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate::Kind;
+use tollgate::store::{Mode, Store};
+use tollgate_flow::Time;
+use tonic::Status;
+
+use super::RlsOptions;
+use super::call::{self, Wish};
+use super::messages::{RateLimitRequest, RateLimitResponse};
+use super::reply::Reply;
+use crate::access::{Scope, Scopes};
+use crate::engine::{Ask, AskError, Basis, Clerk, Finding, Opened, Ruling, Subject};
+
+/// The domain of limits that callers bring along.
+const BROUGHT: &str = "envoy";
+
+/// Decides about a call.
+///
+/// # Errors
+/// If the call makes no sense, or nobody can tell.
+pub(super) async fn decide<S: Store>(
+    clerk: &mut Clerk<S>,
+    time: &Time,
+    options: RlsOptions,
+    request: &RateLimitRequest,
+) -> Result<RateLimitResponse, Status> {
+    let wishes = call::read(request)?;
+    let brought = bring(clerk, &request.domain, &wishes);
+    let asks: SmallVec<[Ask<'_, S>; 2]> = (wishes.iter().zip(&brought))
+        .map(|(wish, brought)| match brought {
+            Some(brought) => Ask::limit(&brought.opened, &brought.key).costing(wish.cost),
+            None => Ask { subject: Subject::Policy(&request.domain, &wish.fields), cost: wish.cost },
+        })
+        .collect();
+    let modes: SmallVec<[Mode; 8]> = wishes.iter().map(|wish| wish.mode).collect();
+    let ruling = clerk.decide_each(&modes, &asks).await.map_err(|error| refusal(&error))?;
+    if nobody_can_tell(&ruling) {
+        return Err(Status::unavailable("the store cannot tell, and a limit says to refuse then"));
+    }
+    Ok(Reply { request, wishes: &wishes, ruling: &ruling, time, options }.response())
+}
+
+/// Whether somebody may ask this: to give back takes more than to ask.
+///
+/// # Errors
+/// What it would take.
+pub(super) fn may_ask(request: &RateLimitRequest, scopes: Scopes) -> Result<(), Status> {
+    let gives_back = request.descriptors.iter().any(|descriptor| descriptor.is_negative_hits);
+    if gives_back && !scopes.has(Scope::Settle) { Err(lacking(Scope::Settle)) } else { Ok(()) }
+}
+
+pub(super) fn lacking(scope: Scope) -> Status {
+    Status::permission_denied(format!("this needs the scope {scope}, which you do not have"))
+}
+
+/// A limit that a descriptor brings along, and whose state of it is meant.
+struct Brought<S: Store> {
+    opened: Arc<Opened<S>>,
+    key: Vec<u8>,
+}
+
+/// The limits that descriptors bring along. They only count where the policy has limits at all.
+fn bring<S: Store>(
+    clerk: &mut Clerk<S>,
+    domain: &str,
+    wishes: &[Wish<'_>],
+) -> SmallVec<[Option<Brought<S>>; 2]> {
+    let any = wishes.iter().any(|wish| wish.instead.is_some());
+    let is_known = any && clerk.engine().loaded().policy().has_domain(domain);
+    let bring = |wish: &Wish<'_>| {
+        let quota = wish.instead.filter(|_| is_known)?;
+        let opened = clerk.open(BROUGHT, "", Kind::FixedWindow, quota);
+        Some(Brought { opened, key: whole(domain, wish) })
+    };
+    wishes.iter().map(bring).collect()
+}
+
+/// All of a descriptor, so that no two have the same.
+fn whole(domain: &str, wish: &Wish<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    let parts = wish.fields.iter().flat_map(|(name, value)| [name.as_bytes(), value]);
+    for part in std::iter::once(domain.as_bytes()).chain(parts) {
+        key.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        key.extend_from_slice(part);
+    }
+    key
+}
+
+/// Whether it is refused for no other reason than that the store cannot tell: then Envoy's own setting decides.
+fn nobody_can_tell(ruling: &Ruling<'_>) -> bool {
+    let refuses = |finding: &&Finding<'_>| !finding.is_shadow && finding.is_refusal();
+    !ruling.is_allowed()
+        && ruling.findings().iter().filter(refuses).all(|finding| finding.basis == Basis::Closed)
+}
+
+fn refusal(error: &AskError) -> Status {
+    match error {
+        AskError::Cost { ask, .. } => Status::invalid_argument(format!("descriptors[{ask}]: {error}")),
+        AskError::Expression { .. } => Status::invalid_argument(error.to_string()),
+        AskError::TooManyHeld { .. } => Status::resource_exhausted(error.to_string()),
+    }
+}

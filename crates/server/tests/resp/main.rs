@@ -1,0 +1,9 @@
+//! The protocol of Redis, over real connections.
+
+mod bad_input;
+mod caller;
+mod cell;
+mod clients;
+mod commands;
+mod histories;
+mod serving;

@@ -1,0 +1,11 @@
+//! Envoy's rate limit service over sockets, in virtual time.
+
+mod access;
+mod asking;
+mod bad;
+mod histories;
+mod json;
+mod rig;
+mod routes;
+mod services;
+mod store_down;

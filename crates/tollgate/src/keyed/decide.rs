@@ -1,0 +1,107 @@
+//! How a question gets to its key: quickly if the key is known and nobody must be told, else step by step.
+
+use std::hash::Hash;
+
+use tollgate_core::{Ask, Decision, Tick};
+
+use super::KeyedLimiter;
+use super::reservation::Slot;
+use super::shard::{Answer, Common, Query, Shard};
+use super::store::{OwnLimiter, Store};
+use crate::cell::{Cell, Held};
+use crate::clock::Clock;
+use crate::reservation::Refused;
+use crate::sync::lock;
+
+impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
+    #[inline]
+    pub(super) fn decide(
+        &self,
+        key: &K,
+        print: u64,
+        now: impl Fn() -> Tick,
+        ask: Ask,
+        is_patient: bool,
+    ) -> Decision {
+        let decide = |algorithm: &A, state: &mut A::State, now| {
+            let ask = if is_patient { ask.with_patience(algorithm.patience()) } else { ask };
+            let decision = algorithm.step(state, now, ask);
+            (decision.is_admitted(), decision)
+        };
+        match self.ask(print, &now, decide) {
+            Some(decision) => decision,
+            None => self.take(key, self.tick(now()), ask, is_patient).0,
+        }
+    }
+
+    /// Asks a key that is known, unless somebody must be told of it. The clock is read while the key's line is under way.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a caller that only wants a yes should not pay for the rest")]
+    pub(super) fn ask<T>(
+        &self,
+        print: u64,
+        now: impl Fn() -> Tick,
+        decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
+    ) -> Option<T> {
+        let mut shard = self.store.shard(print);
+        let answer = shard.ask(&self.store.common, print, || self.tick(now()), decide)?;
+        drop(shard);
+        Some(answer)
+    }
+
+    #[cold]
+    pub(super) fn take(&self, key: &K, now: Tick, ask: Ask, is_patient: bool) -> (Decision, Slot<A, C>) {
+        let (decision, slot) = self.take_quietly(key, now, ask, is_patient);
+        self.tell(key, &decision);
+        (decision, slot)
+    }
+
+    fn take_quietly(&self, key: &K, now: Tick, ask: Ask, is_patient: bool) -> (Decision, Slot<A, C>) {
+        let take = |shard: &mut Shard<A>, common: &Common<A>, query| {
+            shard.take(common, Query { is_patient, ..query })
+        };
+        match self.on_shard(key, now, ask, take) {
+            Ok(Answer::Decided(decision, receipt)) => (decision, receipt.map_or(Slot::Nothing, Slot::Here)),
+            Ok(Answer::Refused(decision)) => (decision, Slot::Nothing),
+            Ok(_) => {
+                let decision = lock(&self.store.rest).take(now, ask, is_patient);
+                self.store.shard(self.store.seed.print(key)).overflowed(decision.is_admitted());
+                (decision, Slot::Nothing)
+            }
+            Err(limiter) => {
+                let patience =
+                    if is_patient { limiter.shared.cell.algorithm().patience() } else { ask.patience() };
+                let (decision, slot) = match limiter.reserve_ask(now, ask.with_patience(patience)) {
+                    Ok(turn) => (turn.decision(), Slot::InLine(Box::new(turn))),
+                    Err(Refused(decision)) => (decision, Slot::Nothing),
+                };
+                self.store.shard(self.store.seed.print(key)).count_elsewhere(decision.is_admitted());
+                (decision, slot)
+            }
+        }
+    }
+
+    /// Does something to a key in the table, finding out its plan if that is needed; or answers with the limiter that the
+    /// key has of its own.
+    pub(super) fn on_shard(
+        &self,
+        key: &K,
+        now: Tick,
+        ask: Ask,
+        act: impl Fn(&mut Shard<A>, &Common<A>, Query) -> Answer,
+    ) -> Result<Answer, OwnLimiter<A, C>> {
+        let Store { seed, common, .. } = &*self.store;
+        let mut query =
+            Query { print: seed.print(key), plan: common.plan_of_new(), now, ask, is_patient: false };
+        loop {
+            let answer = self.store.on_shard(query.print, |shard| {
+                let limiter = self.store.own_limiter(shard, query.print, now);
+                limiter.map_or_else(|| Ok(act(shard, common, query)), Err)
+            })?;
+            if !matches!(answer, Answer::NeedsPlan) {
+                return Ok(answer);
+            }
+            query.plan = Some(self.store.plan(key)); // the caller's function is not called under a lock
+        }
+    }
+}
