@@ -3,6 +3,7 @@
 mod access;
 mod asking;
 mod bad;
+mod four_ways;
 mod histories;
 mod json;
 mod rig;
