@@ -43,9 +43,7 @@ impl Service<Request<Body>> for Hello {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         black_box(request);
         let mut response = Response::new(Body::empty());
-        response
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
         ready(Ok(response))
     }
 }
@@ -91,7 +89,9 @@ fn contender(name: &str) -> Calls {
         "tollgate-no-fields" => calls(tollgate(Allowance::Plenty, Form::Off).layer(Hello), ok),
         "tower_governor" => calls(tower_governor(Allowance::Plenty).layer(Hello), ok),
         "tower_governor-headers" => calls(tower_governor_with_headers(Allowance::Plenty).layer(Hello), ok),
-        "tollgate-refused" => calls(drained(tollgate(Allowance::Hardly, Form::Draft11).layer(Hello)), refused),
+        "tollgate-refused" => {
+            calls(drained(tollgate(Allowance::Hardly, Form::Draft11).layer(Hello)), refused)
+        }
         "tower_governor-refused" => {
             calls(drained(tower_governor_with_headers(Allowance::Hardly).layer(Hello)), refused)
         }

@@ -10,7 +10,9 @@ use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
-use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, interleave, on_core, pin_to_core, thread_cpu};
+use tollgate_benches::{
+    Bench, Better, Case, Contender, Goal, Options, interleave, on_core, pin_to_core, thread_cpu,
+};
 use tollgate_tower::Form;
 
 use crate::layers::{Allowance, tollgate, tower_governor, tower_governor_with_headers};
