@@ -43,12 +43,15 @@ fn main() -> ExitCode {
 /// 50 calls at a time over four connections.
 fn direct(descriptors: usize, rounds: usize, span: Duration) -> [Case; 3] {
     let name = |what: &str| format!("rls-50c-{descriptors}d-{what}");
-    let mut speed = Case::new(name("speed"), "k req/s", Better::Higher)
-        .goal(Goal::ratio_at_least("tollgate", "bare-tonic", 0.85));
-    let mut cost = Case::new(name("cpu"), "us", Better::Lower)
-        .goal(Goal::ratio_at_most("tollgate", "bare-tonic", 1.25));
-    let mut tail = Case::new(name("p99"), "us", Better::Lower)
-        .goal(Goal::ratio_at_most("tollgate", "bare-tonic", 1.2));
+    let mut speed = Case::new(name("speed"), "k req/s", Better::Higher).goal(Goal::ratio_at_least(
+        "tollgate",
+        "bare-tonic",
+        0.85,
+    ));
+    let mut cost =
+        Case::new(name("cpu"), "us", Better::Lower).goal(Goal::ratio_at_most("tollgate", "bare-tonic", 1.25));
+    let mut tail =
+        Case::new(name("p99"), "us", Better::Lower).goal(Goal::ratio_at_most("tollgate", "bare-tonic", 1.2));
     let contenders: Vec<Contender<'static, Measured>> = Kind::ALL
         .into_iter()
         .map(|kind| {

@@ -83,7 +83,10 @@ async fn call_until(
         let codec = ProstCodec::<RateLimitRequest, RateLimitResponse>::default();
         let answer = grpc.unary(Request::new(requests[number].clone()), path.clone(), codec).await;
         let answer = answer.expect("an answer").into_inner();
-        assert_eq!((answer.overall_code(), answer.statuses.len()), (Code::Ok, requests[number].descriptors.len()));
+        assert_eq!(
+            (answer.overall_code(), answer.statuses.len()),
+            (Code::Ok, requests[number].descriptors.len())
+        );
         latencies.push(began.elapsed().as_secs_f64() * 1e6);
     }
 }

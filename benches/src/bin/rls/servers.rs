@@ -72,7 +72,8 @@ impl Child {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("it runs");
         let after_name = stat.rsplit(')').next().unwrap_or_default();
         // The twelfth and thirteenth field after the name, in hundredths of a second.
-        let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
+        let ticks =
+            after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
         Duration::from_millis(10 * ticks.sum::<u64>())
     }
 }

@@ -56,10 +56,16 @@ struct Run {
 
 /// Requests in a second, the time that one in a hundred takes longer than, and the server's share of the processor.
 pub(crate) fn cases(options: Options) -> Vec<Case> {
-    let mut rate = Case::new("http-50c", "k req/s", Better::Higher)
-        .goal(Goal::ratio_at_least("tollgate", "bare-hyper", 0.9));
-    let mut late =
-        Case::new("http-50c-p99", "us", Better::Lower).goal(Goal::ratio_at_most("tollgate", "bare-hyper", 1.2));
+    let mut rate = Case::new("http-50c", "k req/s", Better::Higher).goal(Goal::ratio_at_least(
+        "tollgate",
+        "bare-hyper",
+        0.9,
+    ));
+    let mut late = Case::new("http-50c-p99", "us", Better::Lower).goal(Goal::ratio_at_most(
+        "tollgate",
+        "bare-hyper",
+        1.2,
+    ));
     let mut cpu = Case::new("http-50c-cpu", "us per req", Better::Lower);
     let (rounds, seconds) = if options.is_quick() { (3, 2) } else { (7, 8) };
 
@@ -70,7 +76,8 @@ pub(crate) fn cases(options: Options) -> Vec<Case> {
     let (bare, bare_server) = serve(|| Bare(Arc::clone(&same)));
     let wrk = |address: SocketAddr| {
         let script = script.clone();
-        Box::new(move || wrk(address, seconds, script.to_str().expect("a plain path"))) as Box<dyn Fn() -> Run>
+        Box::new(move || wrk(address, seconds, script.to_str().expect("a plain path")))
+            as Box<dyn Fn() -> Run>
     };
     let contenders: [Contender<'_, Run>; 2] = [("tollgate", wrk(ours)), ("bare-hyper", wrk(bare))];
     interleave(rounds, &contenders, |name, run| {
@@ -91,7 +98,8 @@ fn serve<P: Protocol<Store>>(protocol: impl FnOnce() -> P + Send) -> (SocketAddr
         let start = scope.spawn(|| {
             pin_to_core(1); // and so the threads that it starts
             let policy = Policy::parse("limits.toml", POLICY).expect("a policy");
-            let mut server = Server::new(Engine::new(MemoryStore::new(), policy, Origin::default())).workers(1);
+            let mut server =
+                Server::new(Engine::new(MemoryStore::new(), policy, Origin::default())).workers(1);
             let address = server.listen(([127, 0, 0, 1], 0).into(), protocol(), None).expect("a port");
             (address, server.start().expect("threads"))
         });
@@ -152,7 +160,8 @@ struct Same {
 fn answer_of(address: SocketAddr) -> Same {
     let mut stream = BufReader::new(TcpStream::connect(address).expect("a connection"));
     let body = r#"{"descriptor":{"ip":"10.0.0.1","path":"/orders"}}"#;
-    let request = format!("POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let request =
+        format!("POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     stream.get_mut().write_all(request.as_bytes()).expect("it listens");
     let (mut headers, mut length) = (hyper::HeaderMap::new(), 0);
     loop {
