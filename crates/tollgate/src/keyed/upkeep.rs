@@ -43,7 +43,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         was_known || limiter.is_some()
     }
 
-    /// Changes the quota of all keys that have none of [their own](KeyedBuilder::quota_of). What was used stays used:
+    /// Changes the quota of all keys that have none of [their own](crate::KeyedBuilder::quota_of). What was used stays used:
     /// nobody gets a free burst and no debt is forgiven.
     pub fn set_quota(&self, quota: Quota) {
         self.set_quota_at(quota, self.now());
@@ -75,7 +75,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         lock(&self.store.rest).quota
     }
 
-    /// Asks [`quota_of`](KeyedBuilder::quota_of) again for a key that has a new quota by now. What was used stays used.
+    /// Asks [`quota_of`](crate::KeyedBuilder::quota_of) again for a key that has a new quota by now. What was used stays used.
     pub fn refresh(&self, key: &K) {
         self.refresh_at(key, self.now());
     }

@@ -106,7 +106,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         self.wait_n(key, 1)
     }
 
-    /// Waits for `n` of `key`, all of them together. Where there is [no room](KeyedBuilder::at_cap) for a new key it is
+    /// Waits for `n` of `key`, all of them together. Where there is [no room](crate::KeyedBuilder::at_cap) for a new key it is
     /// refused as if the queue were full.
     pub fn wait_n<'a>(&'a self, key: &'a K, n: u64) -> KeyedWait<'a, K, A, C> {
         KeyedWait::new(self, key, n)
