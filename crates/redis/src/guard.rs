@@ -141,15 +141,11 @@ impl<C: Clock> Guard<C> {
     }
 
     fn attempt(&self) -> Result<Trial<'_, C>, StoreError> {
-        match self.lock().attempt(self.now()) {
-            Some(attempt) => Ok(Trial { guard: self, attempt, end: End::Abandoned }),
-            None => {
-                self.untried.fetch_add(1, Ordering::Relaxed);
-                Err(StoreError::transient(
-                    "the store has just failed several times, and is left alone for a moment",
-                ))
-            }
+        if let Some(attempt) = self.lock().attempt(self.now()) {
+            return Ok(Trial { guard: self, attempt, end: End::Abandoned });
         }
+        self.untried.fetch_add(1, Ordering::Relaxed);
+        Err(StoreError::transient("the store has just failed several times, and is left alone for a moment"))
     }
 }
 

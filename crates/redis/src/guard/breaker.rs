@@ -161,7 +161,7 @@ mod tests {
         for _ in 0..6 {
             let attempt = breaker.attempt(at(now)).unwrap();
             breaker.ended(attempt, End::Failed, at(now), 1.0);
-            let pause = (1..)
+            let pause = (1..=1_000)
                 .find(|pause| matches!(breaker.state, State::Open { until } if at(now + pause) >= until));
             now += pause.unwrap();
             pauses.push(pause.unwrap());

@@ -5,7 +5,7 @@ use tollgate_server::{Outcome, RlsOptions};
 use crate::proxy::{Setup, World, headers};
 
 /// As people have it for envoyproxy/ratelimit.
-const LIMITS: &str = r#"
+const LIMITS: &str = r"
 domain: web
 descriptors:
   # Three a minute for each user; ann has five, and the blocked none.
@@ -74,7 +74,7 @@ descriptors:
     rate_limit:
       unit: hour
       requests_per_unit: 2
-"#;
+";
 
 fn world() -> World {
     let descriptors: [&[&str]; 7] =

@@ -22,10 +22,10 @@ async fn what_makes_no_sense_is_refused_by_name() {
     };
     let units = "it must be SECOND (1), MINUTE (2), HOUR (3), DAY (4), MONTH (5) or YEAR (6)";
     let cases: Vec<(RateLimitRequest, String)> = vec![
-        (request("", &[good.clone()]), "domain is empty: it says whose limits apply".into()),
+        (request("", std::slice::from_ref(&good)), "domain is empty: it says whose limits apply".into()),
         (request("web", &[]), "descriptors is empty: there must be at least one".into()),
         (
-            request(&"d".repeat(1_025), &[good.clone()]),
+            request(&"d".repeat(1_025), std::slice::from_ref(&good)),
             "domain has 1025 bytes: at most 1024 are allowed".into(),
         ),
         (

@@ -118,6 +118,8 @@ pub(crate) fn costing(hits: u64, descriptor: RateLimitDescriptor) -> RateLimitDe
     RateLimitDescriptor { hits_addend: Some(hits), ..descriptor }
 }
 
+/// A time as statuses have it.
+#[allow(clippy::unnecessary_wraps, reason = "where it is compared, there may be none")]
 pub(crate) fn secs(secs: u64) -> Option<Duration> {
     Some(Duration::from_secs(secs))
 }

@@ -193,15 +193,18 @@ mod tests {
         assert_eq!(rule.clone().with_sub_windows(10), rule.with_kind(Kind::SubWindows));
     }
 
+    /// In nanoseconds.
+    const DAY: u128 = 86_400_000_000_000;
+
     #[test]
     fn shares_add_up_to_no_more_than_the_limit() {
         for kind in Kind::ALL {
             for (count, parts) in [(10, 1), (10, 3), (7, 7), (1_000_000, 64)] {
                 let rule = Rule::new("d", "n", Quota::per_minute(count)).with_kind(kind);
                 let share = rule.share(parts).quotas()[0];
-                let rate = |quota: Quota| quota.count() as f64 / quota.period().as_secs_f64();
+                let per_day = |quota: Quota| u128::from(quota.count()) * DAY / quota.period().as_nanos();
                 assert!(
-                    rate(share) * f64::from(parts) <= rate(rule.quotas()[0]) * 1.000_001,
+                    per_day(share) * u128::from(parts) <= per_day(rule.quotas()[0]),
                     "{kind} {count}/{parts}"
                 );
                 assert!(
