@@ -190,20 +190,38 @@ impl<S: Store> Keeper<S> {
         }
     }
 
+    /// Watches every folder on the way. One may come or go after it was looked for and before it is watched, so it is looked for
+    /// again until nothing has changed.
     fn watch(&mut self) {
+        let mut failure = None;
+        for _ in 0..MOST_STEPS {
+            failure = self.watch_once().err();
+            if failure.is_none() && Spots::on_the_way_to(&self.path).folders() == self.folders {
+                return;
+            }
+        }
+        if let Some(error) = failure {
+            tracing::warn!(%error, "{UNSEEN}");
+        }
+    }
+
+    fn watch_once(&mut self) -> notify::Result<()> {
         self.spots = Spots::on_the_way_to(&self.path);
         let folders = self.spots.folders();
-        let Some(watcher) = &mut self.watcher else { return };
+        let Some(watcher) = &mut self.watcher else {
+            self.folders = folders;
+            return Ok(());
+        };
         for gone in self.folders.difference(&folders) {
             let _ = watcher.unwatch(gone); // which the system may have done, if the folder is no more
         }
         // Those that are watched already too: a folder that was replaced is another one of the same name.
+        let mut all = Ok(());
         for folder in &folders {
-            if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-                tracing::warn!(folder = %folder.display(), %error, "{UNSEEN}");
-            }
+            all = watcher.watch(folder, RecursiveMode::NonRecursive).and(all);
         }
         self.folders = folders;
+        all
     }
 
     fn is_same(&self, origin: &Origin) -> bool {
