@@ -23,6 +23,7 @@ fn rule(kind: Kind) -> Rule {
 }
 
 /// What one of the processes does: takes one at a time until it has been refused often enough, and prints how many it got.
+/// `cargo test -p tollgate-redis --test processes` runs it, several times: the tests below start it with their orders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by the other tests, as a process of its own"]
 async fn hammer() {
