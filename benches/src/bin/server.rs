@@ -37,8 +37,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    pin_to_core(LOAD_CORE);
     let mut bench = Bench::new("server", options);
+    pin_to_core(LOAD_CORE); // and so the load that is started from here
     for case in http::cases(options) {
         bench.add(case);
     }
