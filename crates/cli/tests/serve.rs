@@ -24,7 +24,7 @@ fn shown(path: &Path) -> &str {
 }
 
 #[test]
-fn without_any_setting_it_decides_by_the_built_in_policy_over_both_protocols() {
+fn without_any_setting_it_decides_by_the_built_in_policy_over_several_protocols() {
     let service = Service::start(&[]);
     assert_ne!((service.http.port(), service.resp.port()), (0, 0), "{}", service.greeting);
     let login = r#"{"ip": "10.0.0.7", "path": "/login"}"#;
@@ -281,7 +281,7 @@ fn settings_with_mistakes_start_nothing_and_are_told_all_at_once() {
     }
     let (code, _, err) = run(&["serve", "--http-adress=127.0.0.1:0"]);
     assert!(code == 2 && err.contains("'--http-address'"), "{err}");
-    let (code, _, err) = run(&["serve", "--http-address=none", "--resp-address=none"]);
+    let (code, _, err) = run(&["serve", "--http-address=none", "--grpc-address=none", "--resp-address=none"]);
     assert!(code == 2 && err.contains("there is nothing to listen on"), "{err}");
 }
 
@@ -293,6 +293,7 @@ fn flags_variables_and_a_file_all_reach_the_service() {
     fs::write(&config, text).unwrap();
     let mut command = tollgate();
     command.args(["serve", "--http-address=localhost:0", "--config", shown(&config)]);
+    command.env("TOLLGATE_GRPC_ADDRESS", "none").env("TOLLGATE_ADMIN_ADDRESS", "none");
     command.env("TOLLGATE_POLICY", &path).env("TOLLGATE_RESP_ADDRESS", "none").env("TOLLGATE_WORKER", "2");
     let service = Service::of(&mut command);
     assert_eq!(service.check(r#"{"user": "somebody with a name that makes the body too large"}"#), 413);

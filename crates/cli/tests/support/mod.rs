@@ -49,11 +49,21 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("it never came about that {what}");
 }
 
+/// Ports that the system chooses.
+pub(crate) const ANYWHERE: [&str; 4] = [
+    "--http-address=127.0.0.1:0",
+    "--grpc-address=127.0.0.1:0",
+    "--resp-address=127.0.0.1:0",
+    "--admin-address=127.0.0.1:0",
+];
+
 /// A service that runs until it is dropped.
 pub(crate) struct Service {
     child: Child,
     pub(crate) http: SocketAddr,
+    pub(crate) grpc: SocketAddr,
     pub(crate) resp: SocketAddr,
+    pub(crate) admin: SocketAddr,
     /// What it said when it began.
     pub(crate) greeting: String,
     log: Arc<Mutex<String>>,
@@ -63,8 +73,8 @@ impl Service {
     /// Starts one on ports that the system chooses.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = tollgate();
-        command.args(["serve", "--http-address=127.0.0.1:0", "--resp-address=127.0.0.1:0", "--workers=2"]);
-        Self::of(command.args(arguments))
+        command.args(["serve", "--workers=2"]).args(ANYWHERE).args(arguments);
+        Self::of(&mut command)
     }
 
     /// Starts what a command says, and waits until it listens.
@@ -79,14 +89,15 @@ impl Service {
             }
         });
         let greeting = greeting(BufReader::new(child.stdout.take().unwrap()));
-        let address = |scheme: &str| {
-            let found = greeting.lines().find_map(|line| line.trim().split_once(&format!(" {scheme}://")));
-            found.map_or("127.0.0.1:0".parse().unwrap(), |(_, address)| {
-                address.parse().expect("a real address")
-            })
+        // A line such as "  http  http://127.0.0.1:8080".
+        let address = |name: &str| {
+            let line = greeting.lines().find(|line| line.trim_start().starts_with(&format!("{name} ")));
+            let address =
+                line.and_then(|line| line.split_once("://")).map_or("127.0.0.1:0", |(_, address)| address);
+            address.parse().expect("a real address")
         };
-        let (http, resp) = (address("http"), address("redis"));
-        Self { child, http, resp, greeting, log }
+        let [http, grpc, resp, admin] = ["http", "grpc", "resp", "admin"].map(address);
+        Self { child, http, grpc, resp, admin, greeting, log }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -115,20 +126,14 @@ impl Service {
         connect(self.http).expect("it listens")
     }
 
-    /// A whole HTTP exchange: the status and the body.
-    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let mut stream = self.connect();
-        stream.write_all(request(method, path, body).as_bytes()).unwrap();
-        answer(&mut stream)
-    }
-
     /// The status of a check.
     pub(crate) fn check(&self, descriptor: &str) -> u16 {
-        self.ask("POST", "/v1/check", &format!("{{\"descriptor\": {descriptor}}}")).0
+        ask(self.http, "POST", "/v1/check", &format!("{{\"descriptor\": {descriptor}}}")).0
     }
 
+    /// What those who run it are shown.
     pub(crate) fn get(&self, path: &str) -> String {
-        let (status, body) = self.ask("GET", path, "");
+        let (status, body) = ask(self.admin, "GET", path, "");
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
@@ -173,6 +178,13 @@ pub(crate) fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     Ok(stream)
+}
+
+/// A whole HTTP exchange: the status and the body.
+pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut stream = connect(address).expect("it listens");
+    stream.write_all(request(method, path, body).as_bytes()).unwrap();
+    answer(&mut stream)
 }
 
 pub(crate) fn request(method: &str, path: &str, body: &str) -> String {
