@@ -176,25 +176,25 @@ impl<K: Kept> Keeper<K> {
                 Wish::Asked => self.look(true),
                 Wish::Changed(paths) if !paths.iter().any(|path| self.spots.concern(path)) => {}
                 Wish::Changed(_) => {
-                    if !self.is_quiet() {
-                        return;
-                    }
-                    self.look(false);
+                    let Some(was_asked) = self.quiet() else { return };
+                    self.look(was_asked);
                 }
             }
         }
     }
 
-    /// Waits until it is quiet. Not if there is to be no more.
-    fn is_quiet(&self) -> bool {
+    /// Waits until it is quiet: whether somebody asked meanwhile. None if there is to be no more.
+    fn quiet(&self) -> Option<bool> {
+        let mut was_asked = false;
         for _ in 0..MOST_STEPS {
             match self.wishes.recv_timeout(QUIET) {
-                Err(RecvTimeoutError::Timeout) => return true,
-                Err(RecvTimeoutError::Disconnected) | Ok(Wish::Stop) => return false,
-                Ok(Wish::Changed(_) | Wish::Asked) => {}
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) | Ok(Wish::Stop) => return None,
+                Ok(Wish::Asked) => was_asked = true,
+                Ok(Wish::Changed(_)) => {}
             }
         }
-        true
+        Some(was_asked)
     }
 
     /// Reads the files, after all folders on the way there are watched: so no change goes unseen.

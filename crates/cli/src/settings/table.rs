@@ -112,6 +112,10 @@ pub(crate) struct Log {
 
 /// Every setting, in the order of the help and the docs.
 pub(crate) fn all() -> Vec<Setting> {
+    [service(), protocols(), access(), store(), told()].into_iter().flatten().collect()
+}
+
+fn service() -> Vec<Setting> {
     vec![
         of("policy", "none", "The policy: a file, or a folder of them; none is the built-in one", |to| {
             &mut to.policy
@@ -124,6 +128,11 @@ pub(crate) fn all() -> Vec<Setting> {
             &mut to.drain
         }),
         of("store", "memory", "Where counters are kept", |to| &mut to.store),
+    ]
+}
+
+fn protocols() -> Vec<Setting> {
+    vec![
         of("http.address", "127.0.0.1:8080", "Where HTTP is spoken; port 0 lets the system choose", |to| {
             &mut to.http.address
         }),
@@ -177,6 +186,11 @@ pub(crate) fn all() -> Vec<Setting> {
             "How long a command may take to come, and its answer to be taken",
             |to| &mut to.resp.slow_timeout,
         ),
+    ]
+}
+
+fn access() -> Vec<Setting> {
+    vec![
         of(
             "admin.address",
             "127.0.0.1:8082",
@@ -205,6 +219,11 @@ pub(crate) fn all() -> Vec<Setting> {
             "Who may do what, by token or certificate, in a TOML file: without it, everybody may do everything",
             |to| &mut to.keys.file,
         ),
+    ]
+}
+
+fn store() -> Vec<Setting> {
+    vec![
         of("memory.max_keys", "none", "Keys that are remembered at most", |to| &mut to.memory.max_keys),
         of("memory.max_bytes", "1GiB", "Memory that counters take at most, about", |to| {
             &mut to.memory.max_bytes
@@ -234,6 +253,11 @@ pub(crate) fn all() -> Vec<Setting> {
             |to| &mut to.snapshot.folder,
         ),
         of("snapshot.every", "5min", "How often they are saved meanwhile", |to| &mut to.snapshot.every),
+    ]
+}
+
+fn told() -> Vec<Setting> {
+    vec![
         of("metrics.compat", "none", "Whose names of metrics are told beside ours", |to| {
             &mut to.metrics.compat
         }),

@@ -11,27 +11,26 @@ pub(crate) fn is_exposed(address: Option<SocketAddr>) -> bool {
 
 /// What is wrong with settings that are right each by itself.
 pub(super) fn mistakes(settings: &Settings) -> Vec<String> {
-    let tls = certificates(&settings.tls).into_iter().map(str::to_owned);
+    let tls = certificates(&settings.tls).map(str::to_owned);
     tls.chain(admin(settings)).chain(nowhere(settings)).collect()
 }
 
-fn certificates(tls: &Tls) -> Vec<&'static str> {
-    let has = (tls.certificate.is_some(), tls.key.is_some(), tls.client_authorities.is_some());
-    let mut mistakes = Vec::new();
-    match has {
-        (true, false, _) => {
-            mistakes.push("tls.certificate is given without tls.key: it needs its private key")
-        }
-        (false, true, _) => mistakes.push("tls.key is given without tls.certificate: which one is it for?"),
-        (false, false, true) => {
-            mistakes.push("tls.client_authorities is given without tls.certificate: there is no TLS");
-        }
-        _ => {}
-    }
-    if tls.require_client && tls.client_authorities.is_none() {
-        mistakes.push("tls.require_client is given without tls.client_authorities: nobody could be let in");
-    }
-    mistakes
+fn certificates(tls: &Tls) -> impl Iterator<Item = &'static str> {
+    let has_own = (tls.certificate.is_some(), tls.key.is_some());
+    let has_authorities = tls.client_authorities.is_some();
+    let rules = [
+        (has_own == (true, false), "tls.certificate is given without tls.key: it needs its private key"),
+        (has_own == (false, true), "tls.key is given without tls.certificate: which one is it for?"),
+        (
+            has_own == (false, false) && has_authorities,
+            "tls.client_authorities is given without tls.certificate: there is no TLS",
+        ),
+        (
+            tls.require_client && !has_authorities,
+            "tls.require_client is given without tls.client_authorities: nobody could be let in",
+        ),
+    ];
+    rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, mistake)| mistake)
 }
 
 /// Whoever administers must be known, unless nobody else can come.

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod certificates;
+pub(crate) mod grpc;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -50,7 +53,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Ports that the system chooses.
-pub(crate) const ANYWHERE: [&str; 4] = [
+const ANYWHERE: [&str; 4] = [
     "--http-address=127.0.0.1:0",
     "--grpc-address=127.0.0.1:0",
     "--resp-address=127.0.0.1:0",
@@ -70,10 +73,15 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts one on ports that the system chooses.
+    /// Starts one, on ports that the system chooses where nothing else is said.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = tollgate();
-        command.args(["serve", "--workers=2"]).args(ANYWHERE).args(arguments);
+        let is_said = |flag: &&str| {
+            let (name, _) = flag.split_once('=').unwrap();
+            arguments.iter().any(|argument| argument.starts_with(name))
+        };
+        command.args(["serve", "--workers=2"]).args(arguments);
+        command.args(ANYWHERE.iter().filter(|flag| !is_said(flag)));
         Self::of(&mut command)
     }
 
@@ -131,7 +139,7 @@ impl Service {
         const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
         let mut stream = self.connect();
         let head = request("POST", "/v1/check", body).replace("host:", "expect: 100-continue\r\nhost:");
-        stream.write_all(head[..head.len() - body.len()].as_bytes()).unwrap();
+        stream.write_all(&head.as_bytes()[..head.len() - body.len()]).unwrap();
         let mut asked = [0; GO_ON.len()];
         stream.read_exact(&mut asked).expect("it asks for the body");
         assert_eq!(asked, GO_ON);
