@@ -23,6 +23,9 @@ impl Guard {
         let tls = tls.map_err(|error| Failure::Failed(format!("there can be no TLS: {error}")))?;
         let keyring = keyring(settings)
             .map_err(|error| Failure::Failed(format!("it is not known who may do what: {error}")))?;
+        if keyring.knows_certificates() && settings.tls.client_authorities.is_none() {
+            tracing::warn!("keys.file has certificates that nobody can show: give tls.client_authorities");
+        }
         if settings.keys.file.is_some() && tls.is_none() && anywhere(settings).any(is_exposed) {
             tracing::warn!("tokens can be read on the way here: give tls.certificate and tls.key");
         }

@@ -7,7 +7,7 @@ use tonic::Code;
 
 use crate::support::certificates::Files;
 use crate::support::grpc::Call;
-use crate::support::{Service, ask, connect, run, until};
+use crate::support::{Service, connect, run, until};
 use crate::{CHECK, request, start, status};
 
 const KEYS: &str = r#"
@@ -153,11 +153,13 @@ fn keys_that_cannot_be_used_start_nothing() {
 }
 
 #[test]
-fn tokens_that_can_be_read_on_the_way_are_warned_of() {
+fn what_does_not_protect_anybody_is_warned_of() {
     let (_keep, _, flag) = keys(KEYS);
     let service = start(&[flag.as_str(), "--http-address=0.0.0.0:0"]);
-    until("that is told", || service.log().contains("tokens can be read on the way here"));
+    until("tokens are warned of", || service.log().contains("tokens can be read on the way here"));
+    assert!(service.log().contains("keys.file has certificates that nobody can show"), "{}", service.log());
+    let (_keep, _, flag) = keys("[token.a]\nsecret = \"0123456789abcdef\"\nscopes = []\n");
     let here = start(&[flag]);
-    assert!(!here.log().contains("tokens can be read"), "{}", here.log());
-    assert_eq!(ask(here.http, "GET", "/healthz", "").0, 200);
+    until("it listens", || here.log().contains("listening"));
+    assert!(!here.log().contains("WARN"), "{}", here.log());
 }

@@ -25,9 +25,18 @@ pub(crate) fn tollgate() -> Command {
     command
 }
 
-/// Runs it to its end: the code, and what it wrote.
+/// Runs it to its end, which must come: the code, and what it wrote.
 pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
-    ended(&tollgate().args(arguments).output().expect("it starts"))
+    let mut command = tollgate();
+    let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("it starts");
+    let (id, (tell, told)) = (child.id().to_string(), mpsc::channel());
+    thread::spawn(move || tell.send(child.wait_with_output()));
+    let output = told.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let _ = Command::new("kill").arg(id).status();
+        panic!("it does not end: {arguments:?}")
+    });
+    ended(&output.expect("it can be waited for"))
 }
 
 pub(crate) fn ended(output: &Output) -> (i32, String, String) {

@@ -79,3 +79,29 @@ impl Access {
         granted.and(keyring.anonymous()).within(self.served)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Scope;
+
+    #[test]
+    fn whoever_asks_gets_no_more_than_is_served() {
+        let keyring = Keyring::new()
+            .token("ops", b"root", Scopes::ALL)
+            .certificate(None, Scopes::ALL)
+            .with_anonymous(Scopes::of(&[Scope::Check, Scope::Admin]));
+        let served = Scopes::of(&[Scope::Check, Scope::Settle]);
+        let (keys, check) = (Keys::new(keyring), Scopes::of(&[Scope::Check]));
+        let stranger = Access::new(keys.clone(), None).within(served);
+        assert_eq!((stranger.scopes(), stranger.is_open()), (check, false));
+        assert_eq!((stranger.with_token(b"root"), stranger.with_token(b"guess")), (Some(served), None));
+        assert_eq!(Access::new(keys, Some(Vec::new())).within(served).scopes(), served);
+        let open = Access::new(Keys::new(Keyring::open()), None).within(check);
+        assert_eq!(
+            (open.scopes(), open.is_open()),
+            (check, true),
+            "what is served is no question of who asks"
+        );
+    }
+}
