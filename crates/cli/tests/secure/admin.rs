@@ -60,7 +60,7 @@ fn nobody_administers_from_elsewhere_without_proof() {
     };
     assert_eq!((metrics(None), metrics(Some("0123456789abcdef"))), (401, 200));
     fs::write(&path, open).unwrap();
-    until("that is told", || service.log().contains("anonymous has the scope admin"));
+    service.tells("anonymous has the scope admin");
     assert_eq!(metrics(None), 401, "and not taken");
 }
 

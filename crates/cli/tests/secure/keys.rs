@@ -129,11 +129,11 @@ fn keys_are_exchanged_without_a_restart_and_bad_ones_are_not_taken() {
     fs::write(&path, KEYS.replace(ASKER.unwrap(), GUESS.unwrap())).unwrap();
     until("the other token is known", || check(GUESS) == 200);
     assert_eq!(check(ASKER), 401, "and the one before is not");
-    until("that is told", || service.log().contains("the keys have been loaded again"));
+    service.tells("the keys have been loaded again");
 
     fs::write(&path, KEYS.replace("scopes = [\"check\"]", "scopes = [\"chekc\"]")).unwrap();
-    until("that is told", || service.log().contains("the keys are not loaded: those before are used on"));
-    assert!(service.log().contains("there is no scope"), "{}", service.log());
+    service.tells("the keys are not loaded: those before are used on");
+    service.tells("there is no scope");
     assert_eq!((check(GUESS), check(ASKER)), (200, 401));
     for secret in [GUESS, ASKER].into_iter().flatten() {
         assert!(!service.log().contains(secret), "secrets are not logged");
@@ -156,10 +156,10 @@ fn keys_that_cannot_be_used_start_nothing() {
 fn what_does_not_protect_anybody_is_warned_of() {
     let (_keep, _, flag) = keys(KEYS);
     let service = start(&[flag.as_str(), "--http-address=0.0.0.0:0"]);
-    until("tokens are warned of", || service.log().contains("tokens can be read on the way here"));
-    assert!(service.log().contains("keys.file has certificates that nobody can show"), "{}", service.log());
+    service.tells("tokens can be read on the way here");
+    service.tells("keys.file has certificates that nobody can show");
     let (_keep, _, flag) = keys("[token.a]\nsecret = \"0123456789abcdef\"\nscopes = []\n");
     let here = start(&[flag]);
-    until("it listens", || here.log().contains("listening"));
+    here.tells("listening");
     assert!(!here.log().contains("WARN"), "{}", here.log());
 }

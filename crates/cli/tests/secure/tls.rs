@@ -82,12 +82,12 @@ fn certificates_are_exchanged_without_a_restart_and_bad_ones_are_not_taken() {
     files.write_certificate("other.internal");
     until("it has the other name", || health("other.internal", &old));
     assert!(!health("localhost", &old), "and not the one before");
-    until("that is told", || service.log().contains("the certificates have been loaded again"));
+    service.tells("the certificates have been loaded again");
 
     fs::write(files.path("cert.pem"), "nonsense").unwrap();
-    until("that is told", || service.log().contains("cert.pem: there is no certificate in it"));
+    service.tells("cert.pem: there is no certificate in it");
     let told = "the certificates are not loaded: those before are used on";
-    assert!(service.log().contains(told), "{}", service.log());
+    service.tells(told);
     assert!(health("other.internal", &old), "the last good one is used on");
 
     files.write_certificate("localhost");
@@ -95,7 +95,7 @@ fn certificates_are_exchanged_without_a_restart_and_bad_ones_are_not_taken() {
     until("other callers are trusted", || health("localhost", &new.sign("b.internal")));
     assert!(!health("localhost", &old), "and those before are not");
     service.signal("HUP");
-    until("somebody who asks is told", || service.log().contains("the certificates are the same as before"));
+    service.tells("the certificates are the same as before");
 }
 
 #[test]

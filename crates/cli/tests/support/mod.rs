@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How long anything may take.
@@ -79,6 +79,8 @@ pub(crate) struct Service {
     /// What it said when it began.
     pub(crate) greeting: String,
     log: Arc<Mutex<String>>,
+    /// Who reads the log, to its end.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Service {
@@ -99,7 +101,7 @@ impl Service {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let log = Arc::new(Mutex::new(String::new()));
         let (lines, kept) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
                 let mut log = kept.lock().unwrap();
                 *log = format!("{log}{line}\n");
@@ -114,11 +116,16 @@ impl Service {
             address.parse().expect("a real address")
         };
         let [http, grpc, resp, admin] = ["http", "grpc", "resp", "admin"].map(address);
-        Self { child, http, grpc, resp, admin, greeting, log }
+        Self { child, http, grpc, resp, admin, greeting, log, reader: Some(reader) }
     }
 
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until the log says something: it is read beside everything else.
+    pub(crate) fn tells(&self, what: &str) {
+        until(&format!("the log tells {what:?}"), || self.log().contains(what));
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -133,9 +140,7 @@ impl Service {
             status = self.child.try_wait().expect("it can be waited for");
             status.is_some()
         });
-        // The reader of the log has heard everything when nothing more comes.
-        let mut before = None;
-        until("the log is complete", || before.replace(self.log()) == Some(self.log()));
+        self.reader.take().map(JoinHandle::join).transpose().expect("it has read the log to its end");
         (status.and_then(|status| status.code()), self.log())
     }
 
