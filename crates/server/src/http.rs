@@ -31,6 +31,7 @@ mod caller;
 mod check;
 mod connection;
 mod decision;
+mod express;
 mod json;
 mod limits;
 mod listing;
@@ -38,6 +39,7 @@ mod query;
 mod receive;
 mod refusal;
 mod route;
+mod text;
 mod watch;
 mod watched;
 
