@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{ask, connect, run, until};
+use crate::support::{ask, connect, run};
 use crate::{CHECK, request, start};
 
 const OF_ADMIN: [(&str, &str); 5] = [
