@@ -36,7 +36,7 @@ mod json;
 mod limits;
 mod listing;
 mod query;
-mod receive;
+pub(crate) mod receive;
 mod refusal;
 mod route;
 mod text;

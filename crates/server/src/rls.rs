@@ -25,6 +25,7 @@ pub mod messages;
 mod metadata;
 mod reflection;
 mod reply;
+mod unary;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -26,7 +26,8 @@ use tollgate_flow::fault::catch;
 use super::api::{Asked, HttpApi};
 use super::caller::scopes_of;
 use super::express;
-use super::receive::receive;
+use super::limits::HttpLimits;
+use super::receive::{Unreceived, receive};
 use super::refusal::Refusal;
 use super::route::Route;
 use super::text::push_answer;
@@ -221,17 +222,31 @@ impl<S: Store> Desk<S> {
         let limits = self.api.limited_to();
         if head.version == Version::HTTP_2 {
             let receiving = Time::tokio().timeout(limits.body_timeout, receive(body, limits.body_bytes));
-            return receiving.await.unwrap_or_else(|_| Err(late_body()));
+            return receiving.await.map_err(|_| late_body())?.map_err(|why| unreceived(why, limits));
         }
         self.watch.enter(Phase::Body);
         let mut receiving = std::pin::pin!(receive(body, limits.body_bytes));
         let body = poll_fn(|context| match receiving.as_mut().poll(context) {
             Poll::Pending if self.watch.is_body_late() => Poll::Ready(Err(late_body())),
-            poll => poll,
+            poll => poll.map_err(|why| unreceived(why, limits)),
         });
         let body = body.await;
         self.watch.enter(Phase::Busy);
         body
+    }
+}
+
+fn unreceived(why: Unreceived, limits: &HttpLimits) -> Refusal {
+    match why {
+        Unreceived::TooLarge => {
+            let detail =
+                format!("the body has more than {} bytes; send several smaller ones", limits.body_bytes);
+            Refusal::last(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        }
+        Unreceived::CutShort => Refusal::last(
+            StatusCode::BAD_REQUEST,
+            "the body ended before it was complete, or was not sent as HTTP says",
+        ),
     }
 }
 

@@ -65,12 +65,14 @@ fn the_way_may_change_in_the_middle_of_what_is_sent() {
 #[test]
 fn what_has_come_is_answered_before_the_server_stops() {
     let mut site = Site::new(POLICY);
-    let mut client = site.client();
+    let (mut idle, mut client) = (site.client(), site.client());
     let check = post("", r#"{"descriptor":{"ip":"1"}}"#);
+    assert_eq!(idle.ask(&check).status, 200);
     let (first, rest) = check.split_at(check.len() - 1);
     client.send([&check, first].concat().as_bytes());
     assert_eq!(client.answer().field("connection"), None, "and by then the second has been begun");
     let drained = site.drain();
+    assert_eq!(idle.rest(), "", "who asks for nothing is let go");
     client.send(rest.as_bytes());
     let answer = client.answer();
     assert_eq!((answer.status, answer.field("connection")), (200, Some("close")));
