@@ -20,6 +20,8 @@
 //! list, in the same order, each decided by itself. Whatever is wrong with a request is told as `application/problem+json`,
 //! with the place.
 //!
+//! A listener may serve [some of it](HttpApi::scopes) only; what it does not serve is answered 404, with a word where to ask.
+//!
 //! Where callers must say who they are, they send `authorization: Bearer TOKEN`, or have a certificate. Modes that give back or
 //! charge need the scope `settle`.
 

@@ -58,6 +58,7 @@ pub use request::{
 };
 pub use session::MAX_KEY_BYTES;
 
+use crate::access::Scopes;
 use crate::metrics::{Meter, Metrics};
 use crate::server::{Connection, Protocol};
 use connection::Talk;
@@ -93,6 +94,7 @@ use session::Session;
 pub struct Resp {
     meter: Arc<Meter>,
     patience: Patience,
+    scopes: Scopes,
     connections: AtomicU64,
 }
 
@@ -107,7 +109,13 @@ impl Resp {
     /// With the usual time-outs.
     pub fn new() -> Self {
         let (meter, patience) = (Metrics::new().meter(NAME), Patience { idle: IDLE, slow: SLOW });
-        Self { meter, patience, connections: AtomicU64::new(0) }
+        Self { meter, patience, scopes: Scopes::ALL, connections: AtomicU64::new(0) }
+    }
+
+    /// Only commands that need one of these scopes, and those that need none, whoever asks.
+    #[must_use]
+    pub fn scopes(self, scopes: Scopes) -> Self {
+        Self { scopes, ..self }
     }
 
     /// Measures there.
@@ -145,7 +153,8 @@ impl<S: Store> Protocol<S> for Resp {
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {
         let Connection { stream, access, clerk, stop, .. } = connection;
-        let session = Session::new(self.connections.fetch_add(1, Ordering::Relaxed) + 1, access);
+        let session =
+            Session::new(self.connections.fetch_add(1, Ordering::Relaxed) + 1, access.within(self.scopes));
         let meter = Arc::clone(&self.meter);
         Box::pin(Talk::new(stream, clerk, session, meter, self.patience).serve(stop))
     }

@@ -119,6 +119,18 @@ impl Value for PathBuf {
     }
 }
 
+impl Value for bool {
+    const NAME: &'static str = "BOOL";
+
+    fn expected() -> String {
+        "true or false".to_owned()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
 impl<V: Value> Value for Option<V> {
     const NAME: &'static str = V::NAME;
 

@@ -47,9 +47,11 @@ impl Route {
     pub(super) fn find(head: &Parts, scopes: Scopes, has_rls: bool) -> Result<Self, Refusal> {
         let path = head.uri.path();
         let served = |route: &Self| route.is_among(scopes, has_rls);
-        let found =
-            Self::ALL.iter().find(|(known, _)| *known == path).map(|(_, route)| *route).filter(served);
-        let Some(route) = found else { return Err(not_found(path, served)) };
+        let known = Self::ALL.iter().find(|(known, _)| *known == path).map(|(_, route)| *route);
+        let Some(route) = known.filter(served) else {
+            let elsewhere = known.and_then(Self::scope).filter(|scope| !scopes.has(*scope));
+            return Err(elsewhere.map_or_else(|| not_found(path, served), |scope| not_here(path, scope)));
+        };
         let allowed: &[Method] = if route.is_post() { &[Method::POST] } else { &[Method::GET, Method::HEAD] };
         if allowed.contains(&head.method) {
             return Ok(route);
@@ -77,6 +79,12 @@ impl Route {
     pub(super) fn is_post(self) -> bool {
         matches!(self, Self::Check | Self::Settle | Self::Reset | Self::RateLimit)
     }
+}
+
+/// Whoever looks for it has the wrong one of several listeners.
+fn not_here(path: &str, scope: Scope) -> Refusal {
+    let address = if scope == Scope::Admin { "admin.address" } else { "http.address" };
+    Refusal::new(StatusCode::NOT_FOUND, format!("{path:?} is not served here, but where {address} says"))
 }
 
 fn not_found(path: &str, served: impl Fn(&Route) -> bool) -> Refusal {
