@@ -258,6 +258,12 @@ impl Store for RedisStore {
     async fn busiest(&self, top: Top, n: usize) -> Result<Vec<Busy>, StoreError> {
         Ok(self.callers.as_ref().map_or_else(Vec::new, |callers| callers.most(top, n)))
     }
+
+    /// How many stores with this prefix were on the same Redis when it was last seen. Each says once a second that it is there; one
+    /// that ended is not counted any more after some seconds.
+    fn nodes(&self) -> u32 {
+        self.caller.link().nodes()
+    }
 }
 
 impl fmt::Debug for RedisStore {
