@@ -5,6 +5,7 @@
 
 mod docs;
 mod file;
+mod store;
 mod table;
 mod value;
 
@@ -17,6 +18,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::{command, output};
+pub(crate) use store::{Address, Store};
 pub(crate) use table::*;
 use tollgate_policy::did_you_mean;
 
