@@ -324,8 +324,8 @@ fn shaky(text: &str) -> (Engine<Shaky>, Arc<AtomicBool>) {
 #[tokio::test]
 async fn a_store_that_could_not_tell_is_not_asked_again_for_the_same_call() {
     let (engine, is_away) = shaky(
-        "[limit.a]\nrate = \"5/h\"\n[limit.b]\nrate = \"5/h\"\nmode = \"shadow\"\n\
-         [limit.c]\nrate = \"5/h\"\ncount_refused = true\n",
+        "[limit.a]\nrate = \"90/h\"\n[limit.b]\nrate = \"90/h\"\nmode = \"shadow\"\n\
+         [limit.c]\nrate = \"90/h\"\ncount_refused = true\n",
     );
     let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
     let asked = || engine.store().asked.swap(0, Ordering::Relaxed);
