@@ -1,7 +1,7 @@
 //! The connection, kept up by a task in the background.
 //!
 //! Nobody waits for a server that is not there. The first call starts the task and waits for its first attempt; after that a
-//! call takes the connection there is, or fails at once. The task looks after the connection once a second, so that one which
+//! call takes the connection there is, or fails at once. The task looks after the connection twice a second, so that one which
 //! leads nowhere is noticed though nobody hears from it, and tries again a few times a second while there is none.
 //!
 //! Concurrent calls share the connection: the client writes what has come together in one go, and answers come back
@@ -10,6 +10,7 @@
 //! The task also says that this process is here, and hears how many others are: `presence.rs`.
 
 mod presence;
+mod primary;
 mod target;
 mod wire;
 
@@ -28,7 +29,8 @@ pub(crate) use target::Target;
 use wire::Wire;
 
 /// How often the task looks after a connection, and how long the server may take to show that it is there.
-const HEARTBEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// The shortest pause between two attempts to connect, and what is added to it at most: how much of that is drawn, so that many
 /// processes do not come back at once.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -193,10 +195,10 @@ async fn broke(wire: &mut Wire, broken: &Notify, presence: Option<&Presence>) ->
             () = broken.notified() => return ("the connection broke".into(), beats),
             () = tokio::time::sleep(HEARTBEAT) => {}
         }
-        match tokio::time::timeout(HEARTBEAT, wire.beat()).await {
+        match tokio::time::timeout(PATIENCE, wire.beat()).await {
             Ok(Ok(())) => beats += 1,
             Ok(Err(error)) => return (error.to_string().into(), beats),
-            Err(_) => return (format!("it did not answer within {HEARTBEAT:?}").into(), beats),
+            Err(_) => return (format!("it did not answer within {PATIENCE:?}").into(), beats),
         }
     }
 }

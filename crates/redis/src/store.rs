@@ -259,7 +259,7 @@ impl Store for RedisStore {
         Ok(self.callers.as_ref().map_or_else(Vec::new, |callers| callers.most(top, n)))
     }
 
-    /// How many stores with this prefix were on the same Redis when it was last seen. Each says once a second that it is there; one
+    /// How many stores with this prefix were on the same Redis when it was last seen. Each says twice a second that it is there; one
     /// that ended is not counted any more after some seconds.
     fn nodes(&self) -> u32 {
         self.caller.link().nodes()

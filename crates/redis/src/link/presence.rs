@@ -1,6 +1,6 @@
 //! How many processes share a server.
 //!
-//! Each says once a second that it is here, in one sorted set. Whoever has not said so for three seconds is gone; whoever ends
+//! Each says twice a second that it is here, in one sorted set. Whoever has not said so for three seconds is gone; whoever ends
 //! well says that, too.
 
 use std::fmt;
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::HEARTBEAT;
+use super::PATIENCE;
 use super::wire::Wire;
 
 /// For how long somebody is remembered.
 const MEMORY: Duration = Duration::from_secs(3);
 /// After so many heartbeats of a connection everybody has been heard who is there: also by a server that had forgotten all.
-const ALL_HEARD: u32 = 4;
+const ALL_HEARD: u32 = 8;
 const SCRIPT: &str = include_str!("../../lua/nodes.lua");
 
 /// Who this process is, and how many there are.
@@ -38,7 +38,7 @@ impl Presence {
 
     /// Says that it is here, and hears who else is. That nobody answers is found out otherwise.
     pub(super) async fn say(&self, wire: &mut Wire, beats: u32) {
-        let answer = tokio::time::timeout(HEARTBEAT, wire.send(&self.here())).await;
+        let answer = tokio::time::timeout(PATIENCE, wire.send(&self.here())).await;
         if let Ok(Ok(Value::Int(counted))) = answer {
             self.heard(u32::try_from(counted).unwrap_or(1), beats);
         }
@@ -49,7 +49,7 @@ impl Presence {
         let mut gone = redis::cmd("ZREM");
         gone.arg(&self.key).arg(&self.id);
         // If nobody hears it, it is forgotten all the same.
-        let _ = tokio::time::timeout(HEARTBEAT, wire.send(&gone)).await;
+        let _ = tokio::time::timeout(PATIENCE, wire.send(&gone)).await;
     }
 
     fn here(&self) -> Cmd {
@@ -83,11 +83,11 @@ mod tests {
         assert_eq!(presence.nodes(), 1);
         presence.heard(5, 0);
         assert_eq!(presence.nodes(), 5);
-        for beats in 0..4 {
+        for beats in 0..8 {
             presence.heard(1, beats); // a server that has forgotten all, say
             assert_eq!(presence.nodes(), 5, "{beats}");
         }
-        presence.heard(3, 4);
+        presence.heard(3, 8);
         assert_eq!(presence.nodes(), 3);
         presence.heard(0, 9);
         assert_eq!(presence.nodes(), 1, "this one is always there");

@@ -9,6 +9,7 @@ use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServer
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisResult};
 use tollgate::store::StoreError;
 
+use super::primary::Watch;
 use super::wire::Wire;
 
 /// How long making a connection may take.
@@ -93,7 +94,11 @@ impl Target {
                     Some(node.clone()),
                     SentinelServerType::Master,
                 )?;
-                client.get_async_connection_with_config(&config).await.map(Wire::to_one)
+                let primary = client.async_get_client().await?;
+                let at = primary.get_connection_info().addr().to_string();
+                let wire =
+                    primary.get_multiplexed_async_connection_with_config(&config).await.map(Wire::to_one)?;
+                Ok(wire.watched_by(Watch::new(sentinels.clone(), service.clone(), at)))
             }
             Self::Cluster(nodes) => {
                 let client = ClusterClient::builder(nodes.clone())
