@@ -40,13 +40,10 @@ impl Watch {
         let mut ask = redis::cmd("SENTINEL");
         ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
         let answer: RedisResult<Option<(String, u16)>> = ask.query_async(self.connection.as_mut()?).await;
-        match answer {
-            Ok(found) => found.map(|(host, port)| format!("{host}:{port}")),
-            Err(_) => {
-                self.connection = None; // the next time another is asked
-                None
-            }
+        if answer.is_err() {
+            self.connection = None; // the next time another is asked
         }
+        answer.ok().flatten().map(|(host, port)| format!("{host}:{port}"))
     }
 
     /// To the first that can be reached.
