@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use support::{Service, answer, connect, ended, policy, request, run, testdata, tollgate, until};
+use support::{Service, answer, connect, ended, policy, run, testdata, tollgate, until};
 
 const ANN: &str = r#"{"user": "ann"}"#;
 /// Two for each user; nothing comes back while a test runs.
@@ -143,15 +143,11 @@ fn a_bad_file_keeps_the_old_policy_and_is_told_in_log_metrics_and_api() {
 #[test]
 fn a_request_in_hand_is_answered_before_it_ends() {
     let service = Service::start(&[]);
-    let text = request("POST", "/v1/check", r#"{"descriptor": {"ip": "10.0.0.7"}}"#);
-    let (first, rest) = text.split_at(text.len() - 10);
-    let mut stream = service.connect();
-    stream.write_all(first.as_bytes()).unwrap();
-    // Answered on the same worker or another: after this the half request has been read, or will be before anything else.
-    assert_eq!(service.check(ANN), 200);
+    let body = r#"{"descriptor": {"ip": "10.0.0.7"}}"#;
+    let mut stream = service.begin_check(body);
     service.signal("TERM");
     until("nobody is let in", || connect(service.http).is_err());
-    stream.write_all(rest.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
     assert_eq!(answer(&mut stream).0, 200);
     let (code, log) = service.end();
     assert_eq!(code, Some(0), "{log}");
@@ -161,9 +157,7 @@ fn a_request_in_hand_is_answered_before_it_ends() {
 #[test]
 fn whoever_does_not_end_in_time_is_cut_off() {
     let service = Service::start(&["--drain=50ms"]);
-    let mut stream = service.connect();
-    stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 10\r\n\r\n{").unwrap();
-    assert_eq!(service.check(ANN), 200);
+    let _in_hand = service.begin_check("{}");
     service.signal("INT");
     let (code, log) = service.end();
     assert_eq!(code, Some(0), "{log}");
@@ -173,9 +167,7 @@ fn whoever_does_not_end_in_time_is_cut_off() {
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let service = Service::start(&["--drain=1h"]);
-    let mut stream = service.connect();
-    stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 10\r\n\r\n{").unwrap();
-    assert_eq!(service.check(ANN), 200);
+    let _in_hand = service.begin_check("{}");
     service.signal("TERM");
     until("it has heard the first", || service.log().contains("told to stop"));
     service.signal("TERM");

@@ -29,6 +29,7 @@ mod caller;
 mod check;
 mod connection;
 mod decision;
+mod express;
 mod json;
 mod limits;
 mod listing;
@@ -36,6 +37,7 @@ mod query;
 mod receive;
 mod refusal;
 mod route;
+mod text;
 mod watch;
 mod watched;
 

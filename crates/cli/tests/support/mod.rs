@@ -115,6 +115,18 @@ impl Service {
         connect(self.http).expect("it listens")
     }
 
+    /// A connection with a check on it that surely is in hand: it has been asked for the body, of which nothing was sent.
+    pub(crate) fn begin_check(&self, body: &str) -> TcpStream {
+        const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+        let mut stream = self.connect();
+        let head = request("POST", "/v1/check", body).replace("host:", "expect: 100-continue\r\nhost:");
+        stream.write_all(head[..head.len() - body.len()].as_bytes()).unwrap();
+        let mut asked = [0; GO_ON.len()];
+        stream.read_exact(&mut asked).expect("it asks for the body");
+        assert_eq!(asked, GO_ON);
+        stream
+    }
+
     /// A whole HTTP exchange: the status and the body.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut stream = self.connect();

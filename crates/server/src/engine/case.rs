@@ -66,6 +66,18 @@ impl<'a, S: Store> Case<'a, S> {
         About { ask: want.ask, limit, mode: want.mode, is_shadow, is_quota: want.is_quota }
     }
 
+    /// The ruling, where all that is wanted is to be done together and the store can tell at once. Most calls are such.
+    #[inline]
+    pub(super) fn decide_at_once(&self) -> Option<Ruling<'a>> {
+        let (mode, wants) = self.notes.wants.together()?;
+        let hits = self.hits(wants);
+        let answer = self.engine.store().decide_now(mode, &hits)?.ok()?; // an error has taken nothing
+        let of = |hit: usize| self.about(&wants[hit], false);
+        let ruling = Ruling::new(findings(&answer, mode, Basis::Store, of).collect());
+        ruling.count();
+        Some(ruling)
+    }
+
     /// What the limits of `wants` say, whoever decides.
     pub(super) async fn decide(&self, mode: Mode, wants: &[Want]) -> Findings<'a> {
         self.decide_as(mode, wants, false).await

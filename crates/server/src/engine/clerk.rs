@@ -78,10 +78,17 @@ impl<S: Store> Clerk<S> {
     ) -> Result<Ruling<'a>, AskError> {
         let Self { engine, current, notes, .. } = self;
         let case = Case::new(engine, current.load(), notes, mode, asks)?;
-        let mut so_far = case.begin().await;
-        let mode = so_far.mode();
-        so_far.add(case.decide(mode, case.enforced()).await);
-        case.conclude(so_far).await
+        if let Some(ruling) = case.decide_at_once() {
+            return Ok(ruling);
+        }
+        // Boxed, because all who wait for a decision would carry around what few of them need.
+        Box::pin(async {
+            let mut so_far = case.begin().await;
+            let mode = so_far.mode();
+            so_far.add(case.decide(mode, case.enforced()).await);
+            case.conclude(so_far).await
+        })
+        .await
     }
 
     /// Decides as [`Mode::Take`] does; what was allowed is held for `span`, in which it can be

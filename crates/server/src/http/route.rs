@@ -46,9 +46,7 @@ impl Route {
     /// `has_rls`.
     pub(super) fn find(head: &Parts, scopes: Scopes, has_rls: bool) -> Result<Self, Refusal> {
         let path = head.uri.path();
-        let is_rls = |route: &Self| matches!(route, Self::RateLimit | Self::RateLimitHealth);
-        let served =
-            |route: &Self| route.scope().is_none_or(|scope| scopes.has(scope)) && (has_rls || !is_rls(route));
+        let served = |route: &Self| route.is_among(scopes, has_rls);
         let found =
             Self::ALL.iter().find(|(known, _)| *known == path).map(|(_, route)| *route).filter(served);
         let Some(route) = found else { return Err(not_found(path, served)) };
@@ -57,6 +55,12 @@ impl Route {
             return Ok(route);
         }
         Err(Refusal::method(if route.is_post() { "POST" } else { "GET, HEAD" }))
+    }
+
+    /// Whether it is among those of some scopes, of which those that Envoy's own service has may be left out.
+    pub(super) fn is_among(self, scopes: Scopes, has_rls: bool) -> bool {
+        let is_rls = matches!(self, Self::RateLimit | Self::RateLimitHealth);
+        self.scope().is_none_or(|scope| scopes.has(scope)) && (has_rls || !is_rls)
     }
 
     /// What a caller must be allowed; none if it is open to all.
