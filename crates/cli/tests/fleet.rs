@@ -188,6 +188,38 @@ fn it_starts_without_redis_and_finds_it_when_it_comes() {
 }
 
 #[test]
+fn redis_is_spoken_to_in_secret_if_it_can_be_trusted() {
+    let (folder, (_keep, path)) = (tempfile::tempdir().unwrap(), policy(LIMITS));
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (certificate, key) =
+        (file("cert.pem", pair.cert.pem()), file("key.pem", pair.signing_key.serialize_pem()));
+    let port = free_port().to_string();
+    let settings = [
+        ["--tls-port", &port],
+        ["--tls-cert-file", &certificate],
+        ["--tls-key-file", &key],
+        ["--tls-auth-clients", "no"],
+    ];
+    let _redis = Redis::start_with(settings.as_flattened());
+    let serve = |trusted: &str| {
+        let mut command = support::tollgate();
+        command.args(["serve", "--http-address=127.0.0.1:0", "--resp-address=none", "--redis-timeout=10s"]);
+        command.arg("--policy").arg(&path).args(["--store", &format!("rediss://localhost:{port}")]);
+        Service::of(command.env("SSL_CERT_FILE", trusted))
+    };
+    assert_eq!(ask(&serve(&certificate), "user", "ann"), by_store());
+    let stranger = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
+    let service = serve(&file("other.pem", stranger));
+    assert_eq!(ask(&service, "user", "ann"), (200, "local".to_owned()));
+    assert!(service.log().contains("certificate"), "{}", service.log());
+}
+
+#[test]
 fn a_cluster_serves_as_well() {
     let (cluster, (_keep, path)) = (RedisCluster::start(3), policy(LIMITS));
     let [one, two] = [serve(&path, &cluster.url()), serve(&path, &cluster.url())];

@@ -25,7 +25,8 @@ use crate::twin::View;
 ///
 /// # Addresses
 /// `redis://[user:password@]host[:port][/database]` for one server; `redis+sentinel://…@host:26379,host:26379/service[/database]`
-/// for whichever is the primary; `redis+cluster://…@host:7000,host:7001` for a cluster.
+/// for whichever is the primary; `redis+cluster://…@host:7000,host:7001` for a cluster. With the feature `tls`, `rediss` in place of
+/// `redis` speaks TLS to all of them, and trusts whom the system trusts, or the file that `SSL_CERT_FILE` names.
 ///
 /// # Consistency
 /// - One server, and in a cluster all limits of one key (or [tag](RedisStoreBuilder::tag)): exact. All processes together

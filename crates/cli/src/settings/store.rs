@@ -40,7 +40,7 @@ impl Value for Store {
 
     fn expected() -> String {
         "memory; or redis://host:6379, redis+sentinel://host:26379,host:26379/name or redis+cluster://host:7000,host:7001, \
-         with user:password@ before the first host if they ask for it"
+         with user:password@ before the first host if they ask for it, and rediss for TLS"
             .to_owned()
     }
 
@@ -76,6 +76,7 @@ mod tests {
             "redis://user:p%40ss@host:6379/3",
             "redis+sentinel://:secret@a:26379,b:26379/main/4",
             "redis+cluster://a:7000,b:7001",
+            "rediss://host:6380",
         ] {
             assert_eq!(Store::read(good), Some(Store::Redis(Address(good.to_owned()))), "{good}");
         }
