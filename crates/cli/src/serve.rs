@@ -4,6 +4,7 @@ mod doors;
 mod greeting;
 mod guard;
 mod memory;
+mod redis;
 mod signals;
 
 use std::io;
@@ -28,10 +29,14 @@ pub(crate) fn run(resolved: &Resolved) -> Result<(), Failure> {
     log::start(&settings.log);
     resolved.hints.iter().for_each(|hint| tracing::warn!("{hint}"));
     let policy = policy::read(settings.policy.as_deref()).map_err(Failure::failed)?;
-    match settings.store.0 {
+    match &settings.store {
         Store::Memory => {
             let (store, snapshots) = memory::open(settings)?;
             serve(store, snapshots, policy, settings)
+        }
+        Store::Redis(address) => {
+            let shared = redis::open(address, settings)?;
+            serve(shared.store.clone(), None, policy, settings)
         }
     }
 }

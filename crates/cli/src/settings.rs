@@ -5,6 +5,7 @@
 
 mod docs;
 mod file;
+mod store;
 mod table;
 mod together;
 mod value;
@@ -18,6 +19,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::{command, output};
+pub(crate) use store::{Address, Store};
 pub(crate) use table::*;
 pub(crate) use together::is_exposed;
 use tollgate_policy::did_you_mean;

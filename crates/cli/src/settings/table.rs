@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::PREFIX;
+use super::store::Store;
 use super::value::{Choice, Count, OneOf, Size, Value};
 
 /// Everything that can be set.
@@ -14,8 +15,9 @@ pub(crate) struct Settings {
     pub(crate) workers: Count<0, 1024>,
     pub(crate) max_connections: Count<1, 1_000_000>,
     pub(crate) drain: Duration,
-    pub(crate) store: OneOf<Store>,
+    pub(crate) store: Store,
     pub(crate) memory: Memory,
+    pub(crate) redis: Redis,
     pub(crate) snapshot: Snapshot,
     pub(crate) http: Http,
     pub(crate) grpc: Grpc,
@@ -96,6 +98,12 @@ pub(crate) struct Memory {
     pub(crate) sweep_every: Option<Duration>,
 }
 
+/// The store in Redis.
+#[derive(Debug, Default)]
+pub(crate) struct Redis {
+    pub(crate) timeout: Duration,
+}
+
 /// What outlives the process.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
@@ -127,7 +135,12 @@ fn service() -> Vec<Setting> {
         of("drain", "20s", "How long connections may take to end when it is told to stop", |to| {
             &mut to.drain
         }),
-        of("store", "memory", "Where counters are kept", |to| &mut to.store),
+        of(
+            "store",
+            "memory",
+            "Where counters are kept: in this process, or in Redis or Valkey, shared by many",
+            |to| &mut to.store,
+        ),
     ]
 }
 
@@ -247,6 +260,12 @@ fn store() -> Vec<Setting> {
             |to| &mut to.memory.sweep_every,
         ),
         of(
+            "redis.timeout",
+            "25ms",
+            "How long Redis may take to answer; then each limit decides by its if_store_fails",
+            |to| &mut to.redis.timeout,
+        ),
+        of(
             "snapshot.folder",
             "none",
             "Where the counters are saved at the end, and restored from at the start",
@@ -278,6 +297,8 @@ pub(crate) struct Setting {
     pub(crate) default: &'static str,
     /// What it is for.
     pub(crate) help: &'static str,
+    /// What may be told of a text that was given.
+    pub(crate) shown: fn(&str) -> String,
     set: Box<Set>,
 }
 
@@ -292,7 +313,15 @@ fn of<V: Value + 'static>(
     place: fn(&mut Settings) -> &mut V,
 ) -> Setting {
     let set = move |to: &mut Settings, text: &str| V::read(text).map(|value| *place(to) = value).is_some();
-    Setting { key, value: V::NAME, expected: V::expected(), default, help, set: Box::new(set) }
+    Setting {
+        key,
+        value: V::NAME,
+        expected: V::expected(),
+        default,
+        help,
+        shown: V::shown,
+        set: Box::new(set),
+    }
 }
 
 impl Setting {
@@ -317,6 +346,7 @@ impl Setting {
             Some(("tls", _)) => "TLS",
             Some(("keys", _)) => "Keys",
             Some(("memory", _)) => "Store in memory",
+            Some(("redis", _)) => "Store in Redis",
             Some(("snapshot", _)) => "Snapshots",
             Some(("metrics", _)) => "Metrics",
             Some(("log", _)) => "Log",
@@ -327,20 +357,12 @@ impl Setting {
     /// Sets it to what a text says, or tells what would be right.
     pub(crate) fn set(&self, to: &mut Settings, text: &str) -> Result<(), String> {
         let is_set = (self.set)(to, text);
-        if is_set { Ok(()) } else { Err(format!("expected {}, found {text:?}", self.expected)) }
+        if is_set {
+            Ok(())
+        } else {
+            Err(format!("expected {}, found {:?}", self.expected, (self.shown)(text)))
+        }
     }
-}
-
-/// Where counters are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Store {
-    #[default]
-    Memory,
-}
-
-impl Choice for Store {
-    const NAME: &'static str = "STORE";
-    const ALL: &'static [(&'static str, Self)] = &[("memory", Self::Memory)];
 }
 
 /// What happens to new keys when there is no room.

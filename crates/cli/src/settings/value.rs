@@ -14,6 +14,11 @@ pub(crate) trait Value: Sized {
 
     /// None if it is something else.
     fn read(text: &str) -> Option<Self>;
+
+    /// What may be told of a text that was given, right or wrong: a password may not.
+    fn shown(text: &str) -> String {
+        text.to_owned()
+    }
 }
 
 /// A number within bounds.

@@ -50,3 +50,14 @@ pub(crate) fn seeds(seeds: Range<u64>) -> Range<u64> {
         None => seeds,
     }
 }
+
+/// Looks until it is so.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..3_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never came about that {what}");
+}
