@@ -19,6 +19,9 @@
 //! # }
 //! ```
 //!
+//! # Features
+//! - `tls`: `rediss://…`, with the certificates that the system trusts.
+//!
 //! # Inside
 //! The state is kept and decided on by a script of one file for each algorithm, in `lua/`. What a script tells, `twin.rs` turns
 //! into a decision. `keys.rs` says what keys look like, `link.rs` keeps up the connection and counts who shares it, `guard.rs` leaves a store alone that does not
