@@ -89,6 +89,14 @@ pub fn take_turns<T>(
     }
 }
 
+/// Runs every contender once a round, in order: for those that are, or need, processes of their own, whose use of the machine
+/// cannot be told from that of others. Whoever runs such a bench sees to it that nothing else does.
+pub fn alternate<T>(rounds: usize, contenders: &[Contender<'_, T>], mut sample: impl FnMut(&'static str, T)) {
+    for (name, run) in (0..rounds).flat_map(|_| contenders) {
+        sample(name, run());
+    }
+}
+
 /// How often a round may be run for one that counts.
 const ATTEMPTS: usize = 3;
 /// Others' use of the machine above which a round is noisy.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use load::{Client, Seen};
 use servers::{Child, Kind};
-use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, interleave, percentile, pin_to_core};
+use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, alternate, percentile, pin_to_core};
 
 /// For children: which server to be.
 const SERVE: &str = "--serve";
@@ -60,7 +60,7 @@ fn direct(descriptors: usize, rounds: usize, span: Duration) -> [Case; 3] {
             (kind.name(), run)
         })
         .collect();
-    interleave(rounds, &contenders, |name, measured| {
+    alternate(rounds, &contenders, |name, measured| {
         speed.sample(name, measured.thousands_per_second);
         cost.sample(name, measured.cpu_us);
         tail.sample(name, measured.p99_us);

@@ -204,7 +204,9 @@ const LENGTH: usize = size_of::<u64>();
 /// Adds what is short without the effort that anything longer takes.
 #[inline]
 fn add_few<const N: usize>(value: [u8; N], bytes: &mut KeyBytes) -> bool {
-    value.into_iter().for_each(|byte| bytes.push(byte));
+    for byte in value {
+        bytes.push(byte);
+    }
     true
 }
 

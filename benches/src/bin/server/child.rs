@@ -65,7 +65,8 @@ impl Server {
 
     /// A Redis that keeps nothing on disk.
     pub(crate) fn redis() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
         let mut child = Command::new("taskset")
             .args(["-c", &SERVER_CORE.to_string(), "redis-server", "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--port", &port.to_string()])
@@ -93,7 +94,8 @@ impl Server {
     pub(crate) fn resident_bytes(&self) -> f64 {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id())).expect("it runs");
         let kilobytes = rollup.lines().find_map(|line| line.strip_prefix("Rss:")?.trim().strip_suffix(" kB"));
-        kilobytes.and_then(|number| number.parse::<f64>().ok()).expect("a line with the resident memory") * 1_024.0
+        kilobytes.and_then(|number| number.parse::<f64>().ok()).expect("a line with the resident memory")
+            * 1_024.0
     }
 }
 

@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tollgate::store::MemoryStore;
-use tollgate_benches::{Better, Case, Contender, Goal, Options, interleave};
+use tollgate_benches::{Better, Case, Contender, Goal, Options, alternate};
 use tollgate_server::{Connection, HttpApi, HttpProtocol, Metrics, Protocol};
 
 use crate::child::{Server, Started, start as start_by};
@@ -75,7 +75,7 @@ pub(crate) fn cases(options: Options) -> Vec<Case> {
         ("tollgate", Box::new(|| wrk(&ours, seconds, path))),
         ("bare-hyper", Box::new(|| wrk(&bare, seconds, path))),
     ];
-    interleave(rounds, &contenders, |name, run| {
+    alternate(rounds, &contenders, |name, run| {
         rate.sample(name, run.per_second / 1e3);
         late.sample(name, run.p99_us);
         cpu.sample(name, run.cpu_us);

@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
 
-use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, Pauses, interleave, take_turns};
+use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, Pauses, alternate, take_turns};
 use tollgate_server::resp::Resp;
 
 use crate::SERVE_RESP;
@@ -50,7 +50,12 @@ pub(crate) fn run(options: Options, bench: &mut Bench) {
     memory(options, bench);
 }
 
-fn throughput(options: Options, bench: &mut Bench, pipeline: u32, contenders: &[(&'static str, &Server, Asked)]) {
+fn throughput(
+    options: Options,
+    bench: &mut Bench,
+    pipeline: u32,
+    contenders: &[(&'static str, &Server, Asked)],
+) {
     let (rounds, requests) = match (options.is_quick(), pipeline) {
         (true, 1) => (1, 100_000),
         (true, _) => (1, 500_000),
@@ -61,8 +66,11 @@ fn throughput(options: Options, bench: &mut Bench, pipeline: u32, contenders: &[
     rate = if pipeline == 1 {
         rate.goal(Goal::ratio_at_least("tollgate", "redis-incr", 1.0))
     } else {
-        rate.goal(Goal::ratio_at_least("tollgate", "redis-ping", 0.9))
-            .goal(Goal::ratio_at_least("tollgate", "redis-lua-gcra", 6.0))
+        rate.goal(Goal::ratio_at_least("tollgate", "redis-ping", 0.9)).goal(Goal::ratio_at_least(
+            "tollgate",
+            "redis-lua-gcra",
+            6.0,
+        ))
     };
     let mut cpu = Case::new(format!("resp-pipeline-{pipeline}-cpu"), "us/req", Better::Lower);
     let runs: Vec<Contender<'_, (f64, f64)>> = contenders
@@ -76,7 +84,7 @@ fn throughput(options: Options, bench: &mut Bench, pipeline: u32, contenders: &[
             (*name, Box::new(run) as Box<dyn Fn() -> (f64, f64)>)
         })
         .collect();
-    interleave(rounds, &runs, |name, (per_second, used)| {
+    alternate(rounds, &runs, |name, (per_second, used)| {
         rate.sample(name, per_second);
         cpu.sample(name, used);
     });
@@ -100,14 +108,16 @@ fn load(port: u16, pipeline: u32, requests: u32, asked: &Asked) -> f64 {
 }
 
 fn load_script(redis: &Server) -> String {
-    let output = Command::new("redis-cli").args(["-p", &redis.port.to_string(), "SCRIPT", "LOAD", LUA]).output();
+    let output =
+        Command::new("redis-cli").args(["-p", &redis.port.to_string(), "SCRIPT", "LOAD", LUA]).output();
     String::from_utf8_lossy(&output.expect("redis-cli is installed").stdout).trim().to_owned()
 }
 
 /// The longest of many batches over one connection.
 fn batches(options: Options, bench: &mut Bench, ours: &Server) {
     let (rounds, count) = if options.is_quick() { (1, 10_000) } else { (5, 100_000) };
-    let mut case = Case::new("resp-batch-longest", "us", Better::Lower).goal(Goal::least_at_most("tollgate", 1_000.0));
+    let mut case =
+        Case::new("resp-batch-longest", "us", Better::Lower).goal(Goal::least_at_most("tollgate", 1_000.0));
     let run = || {
         let mut line = Line::new(ours.port);
         let mut pauses = Pauses::new();
@@ -146,7 +156,10 @@ fn memory(options: Options, bench: &mut Bench) {
 /// A key that is not idle before the end: an hour for each.
 fn throttle(key: u64) -> Vec<u8> {
     let key = format!("user:{key:012}");
-    let command = format!("*5\r\n$11\r\nCL.THROTTLE\r\n${}\r\n{key}\r\n$2\r\n99\r\n$1\r\n1\r\n$4\r\n3600\r\n", key.len());
+    let command = format!(
+        "*5\r\n$11\r\nCL.THROTTLE\r\n${}\r\n{key}\r\n$2\r\n99\r\n$1\r\n1\r\n$4\r\n3600\r\n",
+        key.len()
+    );
     command.into_bytes()
 }
 

@@ -92,15 +92,13 @@ impl Body for Said {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = match &mut *self {
             Self::Other(body) => return Pin::new(body).poll_frame(context),
-            Self::Message(message) => match message.take() {
-                Some(message) => Frame::data(message),
-                None => {
-                    *self = Self::Nothing;
-                    Frame::trailers(went_well())
-                }
-            },
             Self::Nothing => return Poll::Ready(None),
+            Self::Message(message) => message.take().map(Frame::data),
         };
+        let frame = frame.unwrap_or_else(|| {
+            *self = Self::Nothing;
+            Frame::trailers(went_well())
+        });
         Poll::Ready(Some(Ok(frame)))
     }
 
