@@ -80,12 +80,22 @@ impl Server {
         Self { child, port, _alive: None }
     }
 
-    /// Seconds of a core that it has used, counted in nanoseconds for its main threads.
+    /// Seconds of a core that it has used.
     pub(crate) fn cpu_seconds(&self) -> f64 {
+        self.scheduled(0)
+    }
+
+    /// Seconds that it was ready to run and did not get a core.
+    pub(crate) fn waited_seconds(&self) -> f64 {
+        self.scheduled(1)
+    }
+
+    /// A number that the system keeps of every thread, in nanoseconds, for all of them.
+    fn scheduled(&self, place: usize) -> f64 {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten().flatten();
         let nanos = tasks.filter_map(|task| {
             let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split_whitespace().next()?.parse::<f64>().ok()
+            text.split_whitespace().nth(place)?.parse::<f64>().ok()
         });
         nanos.sum::<f64>() / 1e9
     }
