@@ -30,6 +30,7 @@ mod draft;
 mod error;
 mod guard;
 mod keys;
+mod leased;
 mod limit;
 mod link;
 mod permit;
@@ -39,6 +40,7 @@ mod twin;
 
 pub use builder::RedisStoreBuilder;
 pub use guard::{Guarded, Health, PATIENCE};
+pub use leased::{LeaseStats, Leased, Leases};
 pub use limit::RedisLimit;
 pub use permit::RedisPermit;
 pub use store::RedisStore;
