@@ -210,3 +210,38 @@ fn hold(desk: &Desk, store: &RedisStore, tier: &Tier, now: Tick) -> Pay {
     });
     held.flatten().unwrap_or(Pay::Ask)
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate::store::{Hit, Mode, Rule, Store};
+    use tollgate::{ManualClock, Quota};
+    use tollgate_testkit::Redis;
+
+    use super::*;
+    use crate::leased::Leases;
+
+    /// A call that got lost on its way, and arrives when a later one has been answered.
+    #[tokio::test]
+    async fn a_call_that_was_overtaken_neither_reports_nor_borrows() {
+        let (redis, clock) = (Redis::start(), ManualClock::new());
+        let store = RedisStore::builder(&redis.url()).clock(clock.clone()).build().unwrap();
+        let desk = Arc::new(Desk::new(Leases::up_to(10), Some(&clock)));
+        let limit = store.open(&Rule::new("d", "n", Quota::per_second(0).burst(100)));
+        let hits = [Hit::new(&limit, b"k").costing(0)];
+        let call = |number| {
+            let tier = Draft::of(store.keys(), &hits, true).unwrap().tiers.remove(0);
+            let report = Report { number, left: 0, keep: 0, want: 4, pace: 0 };
+            Call::about(&desk, &store, desk.now(), vec![(tier, report)]).run()
+        };
+        let left = async || {
+            let answer = store.decide(Mode::Peek, &hits).await.unwrap();
+            answer.decision().remaining()
+        };
+        call(2).await.unwrap();
+        assert_eq!(left().await, 96);
+        call(1).await.unwrap();
+        assert_eq!(left().await, 96);
+        call(3).await.unwrap(); // which has nothing left of the four, and gets four more
+        assert_eq!(left().await, 92);
+    }
+}
