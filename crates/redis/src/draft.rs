@@ -39,9 +39,8 @@ impl Tier {
 
     /// As the script is asked that also lends: `terms` are those of the lease.
     pub(crate) fn line_with(&self, terms: [f64; 6]) -> Line<'_> {
-        let [a, b, c, d, e, f, g] = self.twin.numbers(self.cost, false);
-        let [h, i, j, k, l, m] = terms;
-        Line::new(&self.key, self.twin.code, &[a, b, c, d, e, f, g, h, i, j, k, l, m])
+        let numbers: Vec<f64> = self.twin.numbers(self.cost, false).into_iter().chain(terms).collect();
+        Line::new(&self.key, self.twin.code, &numbers)
     }
 }
 

@@ -178,6 +178,8 @@ impl<S: Store, C: Clock> Store for Guarded<S, C> {
     }
 
     async fn decide(&self, mode: Mode, hits: &[Hit<'_, S::Limit>]) -> Result<Answer, StoreError> {
+        // Whoever asks again and again without ever having to wait lets others have their turn.
+        tokio::task::consume_budget().await;
         match self.decide_now(mode, hits) {
             Some(answer) => answer,
             None => self.call(self.store.decide(mode, hits)).await,

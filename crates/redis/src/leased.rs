@@ -11,12 +11,13 @@ mod upkeep;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tollgate::Decision;
 use tollgate::store::{Answer, Busy, Hit, Mode, Rule, Said, Store, StoreError, Top, Usage};
 
-use account::Why;
+use account::{Account, Why};
 use book::{Sum, Want};
 use call::Call;
 use desk::Desk;
@@ -98,6 +99,9 @@ pub struct Leased {
     store: RedisStore,
     desk: Arc<Desk>,
 }
+
+/// How long somebody waits for what others are borrowing, which may be used up when it comes, before it asks by itself.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 impl Leased {
     /// Lends out what is in `store`.
@@ -241,10 +245,11 @@ impl Leased {
         if !draft.tiers.iter().any(|tier| tier.twin.is_leasable()) {
             return self.store.decide(Mode::Take, hits).await;
         }
-        if self.wait(&draft.tiers).await
-            && let Some(answer) = self.decide_here(Mode::Take, hits)
-        {
-            return Ok(answer);
+        let start = self.desk.now();
+        while self.desk.now().since(start) < PATIENCE && self.wait(&draft.tiers, Account::is_filling).await {
+            if let Some(answer) = self.decide_here(Mode::Take, hits) {
+                return Ok(answer);
+            }
         }
         self.desk.keep(&self.store);
         let call = Call::of(&self.desk, &self.store, std::mem::take(&mut draft.tiers));
@@ -263,15 +268,15 @@ impl Leased {
         })
     }
 
-    /// Waits for a call about one of these states that is under way; whether there was one.
-    async fn wait(&self, tiers: &[Tier]) -> bool {
+    /// Waits for a call about one of these states; whether there was one.
+    async fn wait(&self, tiers: &[Tier], is_awaited: fn(&Account) -> bool) -> bool {
         for tier in tiers.iter().filter(|tier| tier.twin.is_leasable()) {
             let (shard, _) = self.desk.book.shard(self.store.keys().label(&tier.key));
             let ended = shard.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            let is_calling = self.desk.account(&self.store, tier, |account, _| account.is_calling());
-            if is_calling == Some(true) {
+            let is_awaited = self.desk.account(&self.store, tier, |account, _| is_awaited(account));
+            if is_awaited == Some(true) {
                 ended.await;
                 return true;
             }
@@ -282,7 +287,7 @@ impl Leased {
     /// Gives back what is here of a key.
     async fn give_back(&self, limit: &RedisLimit, key: &[u8]) -> Result<(), StoreError> {
         let draft = Draft::of(self.store.keys(), &[Hit::new(limit, key).costing(0)], true)?;
-        self.wait(&draft.tiers).await;
+        self.wait(&draft.tiers, Account::is_calling).await;
         let now = self.desk.now();
         let begin = |tier: Tier| Some((tier.clone(), self.desk.begin(&self.store, &tier, Why::Return, now)?));
         let begun: Vec<_> = draft.tiers.into_iter().filter_map(begin).collect();
@@ -302,6 +307,8 @@ impl Store for Leased {
     }
 
     async fn decide(&self, mode: Mode, hits: &[Hit<'_, RedisLimit>]) -> Result<Answer, StoreError> {
+        // Whoever asks again and again without ever having to wait lets others have their turn: the calls for more, say.
+        tokio::task::consume_budget().await;
         if let Some(answer) = self.decide_here(mode, hits) {
             return Ok(answer);
         }
@@ -346,6 +353,9 @@ impl Store for Leased {
 
 impl fmt::Debug for Leased {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leased").field("store", &self.store).field("stats", &self.stats()).finish()
+        f.debug_struct("Leased")
+            .field("store", &self.store)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
     }
 }

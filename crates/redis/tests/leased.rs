@@ -350,7 +350,8 @@ async fn who_stops_waiting_loses_no_lease() {
         let call = scene.node.decide(Mode::Take, &hits);
         tokio::pin!(call);
         // It is polled once, and sends what it has to say.
-        poll_fn(|context| Poll::Ready(assert!(call.as_mut().poll(context).is_pending()))).await;
+        let is_pending = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending())).await;
+        assert!(is_pending);
     }
     eventually(|| scene.node.stats().out == 4).await;
     assert_eq!(scene.left().await, 100 - 2 - 4);

@@ -139,6 +139,11 @@ impl Account {
         self.is_calling
     }
 
+    /// Whether there will probably be more in a moment.
+    pub(super) fn is_filling(&self) -> bool {
+        self.is_calling && self.size > 0
+    }
+
     /// Forgets what may not be spent any more.
     pub(super) fn expire(&mut self, now: Tick, tally: &mut Tally) {
         if now >= self.until && self.out() > 0 {
