@@ -1,9 +1,10 @@
-//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak`, `attack` and `vectors`.
+//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak`, `attack`, `vectors` and `plots`.
 
 mod attack;
 mod bench;
 mod fuzz;
 mod number;
+mod plots;
 mod run;
 mod soak;
 mod test;
@@ -47,6 +48,10 @@ fn call(args: &[&str]) -> Result<(), Failure> {
         ["vectors"] => vectors::run(),
         ["vectors", extra, ..] => {
             Err(Failure::Misuse(format!("`vectors` takes no arguments, but got {extra:?}")))
+        }
+        ["plots"] => plots::run(),
+        ["plots", extra, ..] => {
+            Err(Failure::Misuse(format!("`plots` takes no arguments, but got {extra:?}")))
         }
         ["help"] => {
             print!("{HELP}");
