@@ -16,21 +16,21 @@
 --
 -- A call that was overtaken by a later one of the same node (on another connection) neither reports nor borrows.
 --
--- A lease is at most half of what is free without it, divided by all who have one: the nearer to the limit, the smaller, and none at all
--- for less than two. A refusal lends nothing.
+-- A lease is at most half of what is free without it, divided by all who have one: the nearer to the limit, the smaller, and none
+-- at all for less than two. A refusal lends nothing.
 --
--- Answer: as in decide.lua, but after what the node reports; and for each tier two more: how much was lent, and whether the node
--- had a lease before. If it had none, it has lost what it thought was left of it.
+-- Answer: as in decide.lua, but after what the node reports; and for each tier two more: how much was lent, and whether what the
+-- node says is left of its lease is known here. If not, because the state was lost, it is worth nothing.
 
 -- Takes the node's report.
 local function hear(t)
   local number, amount, ends = level_leases(t, t.node)
   t.heard = not number or number < t.number
   if t.heard then
-    local left = math.min(t.left, amount)
-    t.had, t.keep = number ~= nil, math.min(t.keep, left)
-    if left < amount then
-      t.height = level_owed(t) + amount - left
+    t.knew, t.had = number ~= nil, number ~= nil and t.left <= amount
+    t.left, t.keep = t.had and t.left or 0, t.had and t.keep or 0
+    if t.left < amount then
+      t.height = level_owed(t) + amount - t.left
     end
     t.out = t.out + t.keep
   else
@@ -75,12 +75,13 @@ for i = 1, #tiers do
       level_lend(t, t.node, t.number, t.keep + t.lent, now + t.time)
     end
     level_tail(t)
-    if t.had or t.lent > 0 or (all and t.cost > 0) then
+    if t.knew or t.lent > 0 or (all and t.cost > 0) then
       level_write(t)
     end
   elseif all and t.cost > 0 then
     t.algorithm.take(t, t.cost)
   end
-  answer[i + 1] = struct.pack('<dddddddd', t.fits and 1 or 0, t.told, t.second, t.third, t.born, t.fallen, t.lent, t.had and 1 or 0)
+  answer[i + 1] = struct.pack('<dddddddd',
+    t.fits and 1 or 0, t.told, t.second, t.third, t.born, t.fallen, t.lent, t.had and 1 or 0)
 end
 return table.concat(answer)

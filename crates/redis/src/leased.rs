@@ -46,8 +46,8 @@ use crate::store::RedisStore;
 /// is asked for before it runs out. What nobody has asked for in a quarter of its time goes back, and [`close`](Self::close) gives
 /// back everything. What a node that crashed had on lease counts as spent when its time is over.
 ///
-/// What Redis refuses is remembered for 20 ms at most, and no longer than Redis said to wait: who comes again sooner is refused
-/// here.
+/// What Redis refuses is not asked again until it said that it would admit it, and until as much as a lease (and at most half of the
+/// burst) has been restored; but for 20 ms at most. Who comes sooner is refused here, and all are told to come when it is asked again.
 ///
 /// # Why it is never more than the limit
 /// Redis keeps what is *owed* (what was admitted, less what time has paid off) and what is *out* on lease. It admits
@@ -58,8 +58,9 @@ use crate::store::RedisStore;
 /// nothing is paid off before it ends, and by the same argument it admits its count. Reports come late rather than early, and are
 /// numbered, so that each counts once.
 ///
-/// It is at most `nodes × lease` less because that is the most that can be out: whoever Redis refuses is told so because what is
-/// owed, what is out and the cost exceed the burst. ([`stats`](Self::stats) tells both numbers.)
+/// It is at most `nodes × lease` less because that is the most that can be out: Redis refuses only if what is owed, what is out and
+/// the cost exceed the burst; and a node that refuses by itself has nothing on lease, in place of which as much may lie in Redis.
+/// ([`stats`](Self::stats) tells both numbers.)
 ///
 /// By how much the clock of Redis's machine leaps forward, leases end too early: this costs `rate` times as much, as it does
 /// without leases. If Redis loses its data, what is out at that moment may be spent in addition.
@@ -246,7 +247,7 @@ impl Leased {
             return self.store.decide(Mode::Take, hits).await;
         }
         let start = self.desk.now();
-        while self.desk.now().since(start) < PATIENCE && self.wait(&draft.tiers, Account::is_filling).await {
+        while self.desk.now().since(start) < PATIENCE && self.wait(&draft.tiers, Account::is_telling).await {
             if let Some(answer) = self.decide_here(Mode::Take, hits) {
                 return Ok(answer);
             }

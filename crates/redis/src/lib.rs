@@ -19,10 +19,13 @@
 //! # }
 //! ```
 //!
+//! [`Leased`] makes the same limits fast: each process borrows some tokens at a time and spends them by itself. All together are still
+//! never admitted more than the limit says, and less by at most what they may have on lease.
+//!
 //! # Inside
 //! The state is kept and decided on by a script of one file for each algorithm, in `lua/`. What a script tells, `twin.rs` turns
 //! into a decision. `keys.rs` says what keys look like, `link.rs` keeps up the connection, `guard.rs` leaves a store alone that does not
-//! answer.
+//! answer, `leased.rs` asks only now and then.
 
 mod builder;
 mod call;

@@ -11,6 +11,8 @@
 mod level;
 mod log;
 
+use std::time::Duration;
+
 use tollgate::store::Rule;
 use tollgate::{Decision, Kind, Quota, Verdict};
 
@@ -113,6 +115,14 @@ impl Twin {
     /// How many fit in so many units.
     pub(crate) fn count(&self, units: f64) -> u64 {
         units as u64 / self.size(1).max(1)
+    }
+
+    /// How long it takes until so much has been restored; no time where that does not happen little by little.
+    pub(crate) fn restored(&self, count: u64) -> Duration {
+        if self.kind != Kind::TokenBucket || self.rate == 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_micros((self.size(count) / self.rate).saturating_mul(self.period))
     }
 
     fn is_bucket(&self) -> bool {

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use kit::{Node, eventually, secs};
+use redis::AsyncCommands;
 use tollgate::store::{Hit, Mode, Rule, Store};
 use tollgate::{Kind, ManualClock, Quota};
 use tollgate_redis::{Guarded, Leased, Leases, RedisLimit, RedisStore};
@@ -192,18 +193,28 @@ async fn near_the_limit_there_are_none_and_all_of_it_can_be_had() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_believed_until_redis_said_to_come_back_and_no_longer() {
-    let scene = Scene::new(Quota::per_second(100).burst(10), Leases::up_to(8));
-    assert!(scene.take(10).await && !scene.take(1).await);
-    let refused = scene.node.answer(&scene.limit, 1).await;
-    assert_eq!(refused.retry_after(), Some(Duration::from_millis(10)));
-    scene.clock.advance(Duration::from_millis(9));
+async fn a_refusal_is_believed_until_there_is_as_much_as_a_lease() {
+    let millis = Duration::from_millis;
+    let scene = Scene::new(Quota::per_second(500).burst(10), Leases::up_to(3));
+    assert!(scene.take(10).await);
+    // One is restored in 2 ms, and a lease in 6 ms: that is when to come back, as everybody is told.
+    assert_eq!(scene.node.answer(&scene.limit, 1).await.retry_after(), Some(millis(6)));
+    scene.clock.advance(millis(5));
     let refused = scene.node.answer(&scene.limit, 2).await;
-    assert_eq!((refused.retry_after(), scene.node.stats().refused_here), (Some(Duration::from_millis(1)), 2));
-    scene.clock.advance(Duration::from_millis(1));
-    assert!(scene.take(1).await);
-    // What is refused for long may be given back by others: it is asked again after 20 ms.
-    assert!(!scene.take(10).await);
+    assert_eq!((refused.retry_after(), scene.node.stats().refused_here), (Some(millis(1)), 1));
+    scene.clock.advance(millis(1));
+    assert!(scene.take(3).await);
+    // What takes longer than that is asked for when it can be had.
+    assert_eq!(scene.node.answer(&scene.limit, 5).await.retry_after(), Some(millis(10)));
+    scene.clock.advance(millis(10));
+    assert!(scene.take(5).await);
+}
+
+#[tokio::test]
+async fn a_refusal_is_believed_for_twenty_milliseconds_at_most() {
+    let scene = Scene::new(Quota::per_second(100).burst(10), Leases::up_to(8));
+    assert!(scene.take(5).await && !scene.take(10).await);
+    // Others may give some back before it is restored.
     scene.plain.reset(&scene.limit, b"k").await.unwrap();
     assert!(!scene.take(10).await);
     scene.clock.advance(Duration::from_millis(20));
@@ -376,4 +387,45 @@ async fn who_comes_while_others_are_asking_finds_what_they_borrowed() {
     assert_eq!(scene.left().await, 1_000_000 - 32_000);
     let stats = scene.node.stats();
     assert_eq!((stats.lent, stats.out, stats.lost), (stats.spent + stats.returned, 0, 0));
+}
+
+/// By the server's clock, so that keys go.
+#[tokio::test]
+async fn a_key_lasts_as_long_as_its_leases_may() {
+    let redis = Redis::start();
+    let node = Leased::new(RedisStore::new(&redis.url()).unwrap(), Leases::up_to(40).lasting(secs(30.0)));
+    let limit = node.open(&Rule::new("d", "n", Quota::per_second(1_000)));
+    assert!(node.take(&limit, 1).await && node.take(&limit, 1).await);
+    assert!(node.stats().out > 0);
+    let lasts: u64 = redis.ask(&["PTTL", &redis.ask(&["KEYS", "*"])]).parse().unwrap();
+    // What is owed is paid off in a moment. The rest of these seconds is for a machine that is slow.
+    assert!((25_000..=30_100).contains(&lasts), "{lasts}");
+    node.close().await.unwrap();
+    let lasts: i64 = redis.ask(&["PTTL", &redis.ask(&["KEYS", "*"])]).parse().unwrap_or(0);
+    assert!(lasts < 100, "{lasts}");
+}
+
+/// A lease that ends an hour from now is from a clock that has since been put back by an hour.
+#[tokio::test]
+async fn a_lease_from_a_clock_that_was_put_back_ends_now() {
+    let redis = Redis::start();
+    let node = Leased::new(RedisStore::new(&redis.url()).unwrap(), Leases::up_to(40));
+    let limit = node.open(&Rule::new("d", "n", Quota::per_second(0).burst(100)));
+    assert!(node.take(&limit, 1).await && node.take(&limit, 1).await);
+    assert_eq!(node.stats().out, 4);
+    let client = redis::Client::open(redis.url()).unwrap();
+    let mut raw = client.get_multiplexed_async_connection().await.unwrap();
+    let [key] = &raw.keys::<_, Vec<Vec<u8>>>("*").await.unwrap()[..] else { panic!("one key") };
+    let mut state: Vec<u8> = raw.get(key).await.unwrap();
+    assert_eq!(state.len(), 8 * (4 + 3 + 4), "at, height, fallen, born; out, first, last; one lease");
+    for place in [5, 6, 10] {
+        let bytes: &mut [u8; 8] = (&mut state[8 * place..8 * place + 8]).try_into().unwrap();
+        *bytes = (f64::from_le_bytes(*bytes) + 3_600e6).to_le_bytes();
+    }
+    let _: () = raw.set(key, state).await.unwrap();
+    let plain = node.inner();
+    assert!(!kit::take(plain, &limit, 95).await && kit::take(plain, &limit, 94).await);
+    assert!(node.take(&limit, 4).await, "what is here was counted as spent, and may be");
+    node.close().await.unwrap();
+    assert_eq!(kit::left(plain, &limit).await, 0);
 }

@@ -3,6 +3,9 @@
 //! Tokens are *left* to be spent, or *held* for a request that still has to ask Redis about another limit. What was spent
 //! is told with the next call. While a call is under way, another is not begun.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use tollgate::{Decision, Tick, Verdict};
@@ -15,7 +18,7 @@ const FIRST: u64 = 4;
 const WORTHWHILE: u64 = 2;
 /// What will be used within this time is asked for before it is needed.
 const AHEAD: Duration = Duration::from_millis(10);
-/// How long a refusal is believed at most, so that not everybody who comes too often means a call.
+/// How long a refusal is believed at most, so that not everybody who comes too often makes a call.
 const REMEMBERED: Duration = Duration::from_millis(20);
 
 /// What this node has of one state.
@@ -37,6 +40,8 @@ pub(super) struct Account {
     /// When it was last asked for anything.
     used: Tick,
     is_calling: bool,
+    /// Whether Redis refused what it was asked last.
+    is_tight: bool,
     refusal: Option<Refusal>,
     seen: Seen,
 }
@@ -120,6 +125,7 @@ impl Account {
             called: None,
             used: now,
             is_calling: false,
+            is_tight: false,
             refusal: None,
             seen: Seen::default(),
         }
@@ -139,9 +145,9 @@ impl Account {
         self.is_calling
     }
 
-    /// Whether there will probably be more in a moment.
-    pub(super) fn is_filling(&self) -> bool {
-        self.is_calling && self.size > 0
+    /// Whether the call under way will probably answer others, too: there will be more, or none for anybody.
+    pub(super) fn is_telling(&self) -> bool {
+        self.is_calling && (self.size > 0 || self.is_tight)
     }
 
     /// Forgets what may not be spent any more.
@@ -215,11 +221,13 @@ impl Account {
         Some(Decision::new(Verdict::Deny, limit, remaining.saturating_add(self.left), wait, reset_ns))
     }
 
-    /// Redis refused something that was asked at `sent`.
-    pub(super) fn refused(&mut self, cost: u64, sent: Tick, decision: Decision) {
-        let retry = decision.retry_after().map(|wait| sent + wait);
-        let until = retry.unwrap_or(Tick::MAX).min(sent + REMEMBERED);
-        self.refusal = Some(Refusal { cost, until, retry });
+    /// Redis has refused something. It is not asked again before it said that it would admit it, nor before time has restored as
+    /// much as takes it `spare`: that may lie there unused. But others may give back some: so not for long.
+    pub(super) fn refused(&mut self, cost: u64, now: Tick, decision: Decision, spare: Duration) {
+        let wait = decision.retry_after();
+        let until = now + wait.unwrap_or(Duration::MAX).max(spare).min(REMEMBERED);
+        self.refusal = Some(Refusal { cost, until, retry: wait.map(|wait| (now + wait).max(until)) });
+        self.is_tight = true;
         let reset_ns = decision.reset_after().map_or(u64::MAX, nanos);
         self.seen = Seen { limit: decision.limit(), remaining: decision.remaining(), reset_ns };
     }
@@ -239,7 +247,7 @@ impl Account {
         self.left > 0 && self.until.since(now) < leases.time() / 2
     }
 
-    /// Begins a call.
+    /// Begins a call. `None` if there is nothing to report or to borrow: then a plain one will do.
     pub(super) fn begin(
         &mut self,
         why: Why,
@@ -247,16 +255,20 @@ impl Account {
         now: Tick,
         leases: &Leases,
         tally: &mut Tally,
-    ) -> Report {
+    ) -> Option<Report> {
         let (size, pace) = if why == Why::Return { (0, 0) } else { self.wish(now, leases) };
         let left = self.out();
+        (self.asked, self.called) = (0, Some(now));
+        if size == 0 && self.size == 0 {
+            return None;
+        }
         if why != Why::More {
             tally.returned += self.left; // until it turns out otherwise
             self.left = 0;
         }
         let keep = self.out();
-        (self.asked, self.called, self.is_calling) = (0, Some(now), true);
-        Report { number, left, keep, want: size.saturating_sub(keep), pace }
+        self.is_calling = true;
+        Some(Report { number, left, keep, want: size.saturating_sub(keep), pace })
     }
 
     /// How much to have, and how much of it is used while a call is under way.
@@ -291,6 +303,7 @@ impl Account {
         if !is_kept {
             self.lose(tally);
         }
+        self.is_tight = false;
         if lent.more > 0 {
             self.refusal = None;
         }
@@ -305,174 +318,4 @@ impl Account {
 
 fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use fastrand::Rng;
-
-    use super::*;
-
-    const LEASES: Leases = Leases::up_to(100); // for 4 s, of which 3.75 s are spent here, and meant to last 1 s
-
-    fn at(millis: u64) -> Tick {
-        Tick::ZERO + Duration::from_millis(millis)
-    }
-
-    /// An account, and what Redis would do.
-    struct Desk {
-        account: Account,
-        tally: Tally,
-        number: u64,
-    }
-
-    impl Desk {
-        fn new() -> Self {
-            Self { account: Account::new(at(0)), tally: Tally::default(), number: 0 }
-        }
-
-        fn begin(&mut self, why: Why, now: Tick) -> Report {
-            self.number += 1;
-            self.account.begin(why, self.number, now, &LEASES, &mut self.tally)
-        }
-
-        fn end(&mut self, report: &Report, sent: Tick, lent: Option<(u64, bool)>) {
-            let lent = lent.map(|(more, had)| Lent { more, had, seen: Seen::default() });
-            self.account.end(report, sent, lent, &LEASES, &mut self.tally);
-        }
-
-        /// Asks for `asked` in `millis`, then for more, and gets it; tells how much that was.
-        fn use_and_refill(&mut self, asked: u64, now: Tick) -> u64 {
-            self.account.note(asked, now);
-            let report = self.begin(Why::Short, now);
-            self.end(&report, now, Some((report.want, true)));
-            report.want
-        }
-    }
-
-    #[test]
-    fn the_first_call_borrows_nothing_and_the_next_ones_what_is_used_in_a_second() {
-        let mut desk = Desk::new();
-        assert_eq!(desk.use_and_refill(1, at(0)), 0);
-        assert_eq!(desk.use_and_refill(1, at(600)), 0, "one in 0.6 s is less than two in a second");
-        assert_eq!(desk.use_and_refill(1, at(1_100)), 2, "one in half a second is two");
-        assert_eq!(desk.use_and_refill(5, at(1_600)), 4, "ten, but a first lease is four");
-        assert_eq!(desk.use_and_refill(50, at(2_100)), 8, "twice as much");
-        assert_eq!(desk.use_and_refill(50, at(2_600)), 16);
-        assert_eq!(desk.use_and_refill(10, at(3_600)), 10, "less when less is used");
-        for _ in 0..4 {
-            desk.use_and_refill(u64::MAX, at(3_600));
-        }
-        assert_eq!(desk.use_and_refill(u64::MAX, at(3_600)), 100, "and never more than is allowed");
-    }
-
-    #[test]
-    fn more_is_asked_for_when_what_is_left_is_used_up_within_ten_milliseconds() {
-        let mut desk = Desk::new();
-        desk.account.size = 20;
-        desk.use_and_refill(0, at(0));
-        desk.account.size = 20;
-        assert_eq!(desk.use_and_refill(80, at(100)), 40); // 0.8 a millisecond: 8 in ten
-        let mut pay = |cost| desk.account.pay(cost, at(100), &mut desk.tally);
-        assert!(pay(31));
-        assert!(!desk.account.is_low(), "nine are left");
-        assert!(desk.account.pay(1, at(100), &mut desk.tally) && desk.account.is_low());
-        let report = desk.begin(Why::More, at(101));
-        assert!(!desk.account.is_low(), "it is being asked for");
-        assert_eq!((report.left, report.keep), (8, 8));
-        desk.end(&report, at(101), None);
-        assert!(desk.account.is_low(), "as nobody answered");
-    }
-
-    #[test]
-    fn what_is_not_spent_in_time_is_lost() {
-        let mut desk = Desk::new();
-        let report = desk.begin(Why::Short, at(0));
-        desk.end(&report, at(10), Some((7, false)));
-        desk.account.expire(at(3_759), &mut desk.tally);
-        assert_eq!(desk.account.left(), 7);
-        desk.account.expire(at(3_760), &mut desk.tally);
-        assert_eq!((desk.account.left(), desk.tally.lost), (0, 7));
-    }
-
-    #[test]
-    fn what_was_held_when_all_was_lost_does_not_come_back() {
-        let mut desk = Desk::new();
-        let report = desk.begin(Why::Short, at(0));
-        desk.end(&report, at(0), Some((7, false)));
-        let losses = desk.account.hold(3).unwrap();
-        assert_eq!((desk.account.out(), desk.account.left(), desk.account.hold(5)), (7, 4, None));
-        desk.account.expire(at(4_000), &mut desk.tally);
-        desk.account.let_go(3, losses, false, &mut desk.tally);
-        assert_eq!((desk.account.out(), desk.tally.lost), (0, 7));
-    }
-
-    #[test]
-    fn a_refusal_counts_for_costs_that_are_not_smaller_and_until_it_is_over() {
-        let mut account = Account::new(at(0));
-        account.refused(5, at(0), Decision::new(Verdict::Deny, 10, 3, 8_000_000, 70_000_000));
-        assert_eq!(account.refusal(4, at(0)), None);
-        let refused = account.refusal(5, at(6)).unwrap();
-        assert_eq!((refused.retry_after(), refused.remaining()), (Some(Duration::from_millis(2)), 3));
-        assert_eq!(account.refusal(5, at(8)), None);
-        account.refused(11, at(0), Decision::new(Verdict::Deny, 10, 3, u64::MAX, 70_000_000));
-        assert!(account.refusal(11, at(19)).unwrap().is_never());
-        assert_eq!(account.refusal(11, at(20)), None);
-    }
-
-    /// What Redis keeps free for the node: see `lease.lua`.
-    #[derive(Default)]
-    struct Record {
-        number: u64,
-        amount: u64,
-    }
-
-    impl Record {
-        fn hear(&mut self, report: &Report, more: u64) -> (u64, bool) {
-            assert!(report.number > self.number && report.keep <= report.left);
-            let (had, left) = (self.amount > 0, report.left.min(self.amount));
-            *self = Self { number: report.number, amount: report.keep.min(left) + more };
-            (more, had)
-        }
-    }
-
-    /// Whatever is spent, held, asked, answered or lost on either way: Redis keeps free at least what is here.
-    #[test]
-    fn no_more_is_here_than_redis_knows_of_and_every_token_is_accounted_for() {
-        for seed in 0..2_000 {
-            let mut rng = Rng::with_seed(seed);
-            let (mut desk, mut record, mut now) = (Desk::new(), Record::default(), 0);
-            let mut holds: Vec<(u64, u64)> = Vec::new();
-            for _ in 0..200 {
-                now += rng.u64(..50);
-                let cost = rng.u64(1..5);
-                desk.account.expire(at(now), &mut desk.tally);
-                match rng.u8(..6) {
-                    0 | 1 => drop(desk.account.pay(cost, at(now), &mut desk.tally)),
-                    2 => holds.extend(desk.account.hold(cost).map(|losses| (cost, losses))),
-                    3 if !holds.is_empty() => {
-                        let (cost, losses) = holds.swap_remove(rng.usize(..holds.len()));
-                        desk.account.let_go(cost, losses, rng.bool(), &mut desk.tally);
-                    }
-                    4 if rng.u8(..8) == 0 => record.amount = 0, // Redis has lost its data, or the lease has ended
-                    _ => {
-                        let why = [Why::Short, Why::More, Why::Return][rng.usize(..3)];
-                        let report = desk.begin(why, at(now));
-                        let arrives = rng.u8(..8) > 0;
-                        let answer = arrives.then(|| record.hear(&report, rng.u64(..=report.want)));
-                        assert!(desk.account.pay(1, at(now), &mut desk.tally) || desk.account.left() == 0);
-                        desk.end(&report, at(now), answer.filter(|_| rng.u8(..8) > 0));
-                        if arrives {
-                            let here = desk.account.out();
-                            assert!(here <= record.amount, "seed {seed}: {here} of {}", record.amount);
-                        }
-                    }
-                }
-                let Tally { lent, spent, returned, lost } = desk.tally;
-                let held_and_lost: u64 = holds.iter().map(|(cost, _)| cost).sum::<u64>() - desk.account.held;
-                let sum = spent + returned + lost + desk.account.out() + held_and_lost;
-                assert_eq!(lent, sum, "seed {seed}: {:?}", desk.tally);
-            }
-        }
-    }
 }

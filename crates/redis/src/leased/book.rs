@@ -173,7 +173,9 @@ impl Page {
             }
             return said;
         }
-        account.refusal(want.cost, now).map_or(Said::Unknown, Said::Refused)
+        let Some(refusal) = account.refusal(want.cost, now) else { return Said::Unknown };
+        account.note(want.cost, now);
+        Said::Refused(refusal)
     }
 
     fn unpay(&mut self, want: &Want) {

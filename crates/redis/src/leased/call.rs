@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tollgate::store::StoreError;
 use tollgate::{Decision, Tick};
@@ -155,19 +156,28 @@ impl Call {
     fn end(&self, tier: &Tier, pay: &Pay, view: &View, lent: f64, had: bool) -> Decision {
         let decision = tier.twin.decision(view, tier.cost, false);
         let more = tier.twin.count(lent);
-        self.desk.account(&self.store, tier, |account, tally| {
+        let told = self.desk.account(&self.store, tier, |account, tally| {
             if let Pay::Borrow(report) = pay {
                 let reset_ns = decision.reset_after().map_or(u64::MAX, |span| span.as_nanos() as u64);
                 let remaining = decision.remaining().saturating_sub(more);
                 let seen = Seen { limit: decision.limit(), remaining, reset_ns };
                 account.end(report, self.sent, Some(Lent { more, had, seen }), &self.desk.leases, tally);
             }
-            if !view.fits {
-                account.refused(tier.cost, self.sent, decision);
+            if view.fits {
+                return decision;
             }
+            let now = self.desk.now();
+            account.refused(tier.cost, now, decision, self.spare(tier));
+            account.refusal(tier.cost, now).unwrap_or(decision)
         });
         self.desk.tell(&self.store, tier);
-        decision
+        told.unwrap_or(decision)
+    }
+
+    /// How long what is restored may lie there although somebody wants it: until it is as much as a lease, so that no more is missing
+    /// than if it were out; and until the bucket is half full, so that nothing runs over.
+    fn spare(&self, tier: &Tier) -> Duration {
+        tier.twin.restored(self.desk.leases.most().min(tier.twin.limit / 2))
     }
 
     fn let_go(&self, tier: &Tier, losses: u64, is_spent: bool) {

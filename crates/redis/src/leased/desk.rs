@@ -88,7 +88,7 @@ impl Desk {
         page.find(hash, label).map(|(entry, tally)| with(&mut entry.account, tally))
     }
 
-    /// Begins a call about a state, unless one is under way. An account is opened for it if there is room.
+    /// Begins a call about a state, unless one is under way or there is no need for one. An account is opened for it if there is room.
     pub(super) fn begin(&self, store: &RedisStore, tier: &Tier, why: Why, now: Tick) -> Option<Report> {
         if !self.is_open() {
             return None;
@@ -117,7 +117,7 @@ impl Desk {
         account.expire(now, tally);
         // While the account is held, so that of two calls about it the later one has the larger number.
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(account.begin(why, number, now, &self.leases, tally))
+        account.begin(why, number, now, &self.leases, tally)
     }
 
     /// Tells those who wait that a call about a state has ended.
