@@ -1,10 +1,11 @@
-//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak`, `attack`, `vectors` and `failures`.
+//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak`, `attack`, `vectors`, `failures` and `plots`.
 
 mod attack;
 mod bench;
 mod failures;
 mod fuzz;
 mod number;
+mod plots;
 mod run;
 mod soak;
 mod test;
@@ -52,6 +53,10 @@ fn call(args: &[&str]) -> Result<(), Failure> {
         ["failures"] => failures::run(),
         ["failures", extra, ..] => {
             Err(Failure::Misuse(format!("`failures` takes no arguments, but got {extra:?}")))
+        }
+        ["plots"] => plots::run(),
+        ["plots", extra, ..] => {
+            Err(Failure::Misuse(format!("`plots` takes no arguments, but got {extra:?}")))
         }
         ["help"] => {
             print!("{HELP}");

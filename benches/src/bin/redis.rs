@@ -2,7 +2,10 @@
 //!
 //! Everything goes through one multiplexed connection of the same client, with so many tasks asking at once. The bare calls are
 //! EVALSHA of a script that does nothing, of the one that tollgate runs (with its arguments made ready beforehand), and of one that
-//! is written the way redis-cell works. What Redis needs for each, it says itself.
+//! is written the way redis-cell works. What Redis needs for each, it says itself. Then the same with leases, which ask only now and then.
+
+#[path = "redis/leased.rs"]
+mod leased;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
     };
     let mut bench = Bench::new("redis", options);
     let (rounds, calls) = if options.is_quick() { (3, 20_000) } else { (10, 100_000) };
-    for case in exact(rounds, calls) {
+    for case in exact(rounds, calls).into_iter().chain(leased::cases(rounds, calls)) {
         bench.add(case);
     }
     bench.finish()

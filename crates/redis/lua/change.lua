@@ -15,7 +15,7 @@
 local todo = ARGV[1]
 local answer, counted = struct.pack('<d', now), 0
 for i = 1, #KEYS do
-  local t = { key = KEYS[i], fallen = 0, height = 0, born = now }
+  local t = { key = KEYS[i], fallen = 0, height = 0, born = now, out = 0, tail = '' }
   local kind
   kind, t.cost, t.rate, t.depth, t.unit, t.period, t.extra, t.mark_at, t.mark_owed, t.mark_fallen, t.mark_born =
     struct.unpack(todo == 'settle' and '<ddddddddddd' or '<ddddddd', ARGV[i + 1])

@@ -20,7 +20,7 @@ for i = 1, #KEYS do
   local t = {
     key = KEYS[i], algorithm = algorithm,
     cost = cost, rate = rate, depth = depth, unit = unit, period = period, extra = extra,
-    tick = 0, height = 0, fallen = 0, born = now, known = false,
+    tick = 0, height = 0, fallen = 0, born = now, known = false, out = 0, tail = '',
   }
   algorithm.read(t)
   local fits = cost == 0 or algorithm.fits(t, cost)

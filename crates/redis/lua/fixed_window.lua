@@ -1,7 +1,7 @@
 -- The fixed window: a tick is a window, which holds `depth`. See level.lua for the state.
 
 local function fixed_window_fits(t, size)
-  return level_owed(t) + size <= t.depth
+  return level_owed(t) + t.out + size <= t.depth
 end
 
 local fixed_window = { read = level_read, fits = fixed_window_fits, take = level_take, tell = level_tell }
@@ -11,7 +11,7 @@ local fixed_window = { read = level_read, fits = fixed_window_fits, take = level
 level_changes(fixed_window)
 
 function fixed_window.rest(t)
-  return math.max(t.depth - level_owed(t), 0)
+  return math.max(t.depth - level_owed(t) - t.out, 0)
 end
 
 -- Counts are commutative: a receipt counts as long as its window is the newest that is used, and not over.

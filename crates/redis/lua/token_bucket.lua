@@ -1,7 +1,7 @@
 -- The token bucket: `depth` units, refilled by `rate` units a microsecond. See level.lua for the state.
 
 local function token_bucket_fits(t, size)
-  return level_owed(t) + size <= t.depth
+  return level_owed(t) + t.out + size <= t.depth
 end
 
 local token_bucket = { read = level_read, fits = token_bucket_fits, take = level_take, tell = level_tell }
@@ -12,7 +12,7 @@ level_changes(token_bucket)
 
 -- What is left, in whole tokens.
 function token_bucket.rest(t)
-  return math.max(math.floor((t.depth - level_owed(t)) / t.unit), 0) * t.unit
+  return math.max(math.floor((t.depth - level_owed(t) - t.out) / t.unit), 0) * t.unit
 end
 
 -- What a receipt for `size` is still worth: not what time has restored since, nor what others were promised on top of it.

@@ -8,7 +8,7 @@ use tollgate::{Clock, ManualClock};
 
 use crate::error;
 use crate::link::Link;
-use crate::script::{Needs, Script, Scripts};
+use crate::script::{Frame, Needs, Script, Scripts};
 use crate::twin::View;
 
 /// What the script is to do, in its words.
@@ -21,6 +21,7 @@ pub(crate) enum Todo {
     Refund,
     Settle,
     Reset,
+    Lease,
 }
 
 impl Todo {
@@ -33,6 +34,15 @@ impl Todo {
             Self::Refund => "refund",
             Self::Settle => "settle",
             Self::Reset => "reset",
+            Self::Lease => "lease",
+        }
+    }
+
+    fn frame(self) -> Frame {
+        match self {
+            Self::Take | Self::Peek => Frame::Decide,
+            Self::Count | Self::Charge | Self::Refund | Self::Settle | Self::Reset => Frame::Change,
+            Self::Lease => Frame::Lease,
         }
     }
 }
@@ -68,13 +78,17 @@ impl Caller {
         &self.link
     }
 
+    /// The clock that is given to the script, if it is not to go by the server's.
+    pub(crate) fn clock(&self) -> Option<&ManualClock> {
+        self.clock.as_ref()
+    }
+
     /// Runs the script on states that share a slot. What the script told comes back as it is.
     ///
     /// # Cancel safety
     /// What was asked may be done although nobody hears of it.
     pub(crate) async fn run(&self, todo: Todo, lines: &[Line<'_>]) -> Result<Value, StoreError> {
-        let is_change = !matches!(todo, Todo::Take | Todo::Peek);
-        let script = self.scripts.of(Needs::of(is_change, lines.iter().map(|line| line.code)));
+        let script = self.scripts.of(Needs::of(todo.frame(), lines.iter().map(|line| line.code)));
         let answer = self.link.send(&self.command(&script, false, todo, lines)).await?;
         match answer {
             // Not run: this server has not seen it, or has forgotten it. With its text it is run, and kept.
@@ -111,23 +125,33 @@ impl Caller {
 
 /// What the script told about each of `tiers` states.
 pub(crate) fn views(answer: &Value, tiers: usize) -> Result<Vec<View>, StoreError> {
-    const WIDTH: usize = 6;
+    let (now, told) = told::<6>(answer, tiers)?;
+    Ok(told.into_iter().map(|numbers| view(now, numbers)).collect())
+}
+
+/// The same of a call that borrows: also how many units each state lent, and whether it had lent some before.
+pub(crate) fn lent(answer: &Value, tiers: usize) -> Result<Vec<(View, f64, bool)>, StoreError> {
+    let (now, told) = told::<8>(answer, tiers)?;
+    let one = |[fits, a, b, c, born, fallen, lent, had]: [f64; 8]| {
+        (view(now, [fits, a, b, c, born, fallen]), lent, had > 0.0)
+    };
+    Ok(told.into_iter().map(one).collect())
+}
+
+/// The server's clock, and so many numbers for each of `tiers` states.
+fn told<const WIDTH: usize>(answer: &Value, tiers: usize) -> Result<(f64, Vec<[f64; WIDTH]>), StoreError> {
     let Value::BulkString(bytes) = answer else { return Err(unexpected()) };
     let (chunks, []) = bytes.as_chunks::<8>() else { return Err(unexpected()) };
     let numbers: Vec<f64> = chunks.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect();
     let Some((now, told)) = numbers.split_first() else { return Err(unexpected()) };
-    let (views, []) = told.as_chunks::<WIDTH>() else { return Err(unexpected()) };
-    if views.len() != tiers {
-        return Err(unexpected());
+    match told.as_chunks::<WIDTH>() {
+        (told, []) if told.len() == tiers => Ok((*now, told.to_vec())),
+        _ => Err(unexpected()),
     }
-    let view = |[fits, a, b, c, born, fallen]: &[f64; WIDTH]| View {
-        now: *now as i64,
-        fits: *fits > 0.0,
-        told: [*a, *b, *c],
-        born: *born,
-        fallen: *fallen,
-    };
-    Ok(views.iter().map(view).collect())
+}
+
+fn view(now: f64, [fits, a, b, c, born, fallen]: [f64; 6]) -> View {
+    View { now: now as i64, fits: fits > 0.0, told: [a, b, c], born, fallen }
 }
 
 pub(crate) fn unexpected() -> StoreError {

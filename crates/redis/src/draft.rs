@@ -36,6 +36,12 @@ impl Tier {
     pub(crate) fn line(&self, patient: bool) -> Line<'_> {
         Line::new(&self.key, self.twin.code, &self.twin.numbers(self.cost, patient))
     }
+
+    /// As the script is asked that also lends: `terms` are those of the lease.
+    pub(crate) fn line_with(&self, terms: [f64; 6]) -> Line<'_> {
+        let numbers: Vec<f64> = self.twin.numbers(self.cost, false).into_iter().chain(terms).collect();
+        Line::new(&self.key, self.twin.code, &numbers)
+    }
 }
 
 /// One quota of one hit.
@@ -101,18 +107,22 @@ impl Draft {
 
     /// What was decided, by what was seen of each tier before anything was taken.
     pub(crate) fn decided(&self, views: &[View], patient: bool) -> Answer {
-        self.answer(views, |tier, view| tier.twin.decision(view, tier.cost, patient))
+        self.answer(|index| {
+            let tier = &self.tiers[index];
+            tier.twin.decision(&views[index], tier.cost, patient)
+        })
     }
 
     /// How things stand.
     pub(crate) fn standing(&self, views: &[View]) -> Answer {
-        self.answer(views, |tier, view| tier.twin.facts(view))
+        self.answer(|index| self.tiers[index].twin.facts(&views[index]))
     }
 
-    fn answer(&self, views: &[View], decision: impl Fn(&Tier, &View) -> Decision) -> Answer {
+    /// The answer that follows from the decision about each tier.
+    pub(crate) fn answer(&self, decision: impl Fn(usize) -> Decision) -> Answer {
         let said = |place: &Place| {
             let &Place { hit, quota, cost, tier } = place;
-            let decision = tier.map_or(UNLIMITED, |tier| decision(&self.tiers[tier], &views[tier]));
+            let decision = tier.map_or(UNLIMITED, &decision);
             Said { hit, quota, cost, decision }
         };
         Answer::new(self.places.iter().map(said).collect())

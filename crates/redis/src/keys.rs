@@ -63,20 +63,56 @@ impl Keys {
 
     /// What the state of a quota is called for a caller's key.
     pub(crate) fn name(&self, tag: Tag, quota: &QuotaName, key: &[u8]) -> Vec<u8> {
-        let mut name =
-            Vec::with_capacity(self.head.len() + 6 + quota.0.len() + 1 + key.len().min(LONGEST_KEY));
+        let label = Label::of(quota, key);
+        let mut name = Vec::with_capacity(self.head.len() + TAG + label.as_bytes().len());
         name.extend_from_slice(&self.head);
         name.extend_from_slice(&hex16(tag.0));
         name.extend_from_slice(b"}:");
-        name.extend_from_slice(&quota.0);
-        if key.len() <= LONGEST_KEY {
-            name.push(b'=');
-            name.extend_from_slice(key);
-        } else {
-            name.push(b'#');
-            name.extend_from_slice(&Sha256::digest(key));
-        }
+        name.extend_from_slice(label.as_bytes());
         name
+    }
+
+    /// The [label](Label) in a name.
+    pub(crate) fn label<'a>(&self, name: &'a [u8]) -> &'a [u8] {
+        name.get(self.head.len() + TAG..).unwrap_or_default()
+    }
+}
+
+/// The tag in a name, with what follows it.
+const TAG: usize = "3fa9}:".len();
+
+/// The part of a name that says which state it is, wherever that lies: the quota and the caller's key. It takes no memory to make.
+#[derive(Clone, Copy)]
+pub(crate) struct Label {
+    bytes: [u8; LONGEST_LABEL],
+    length: usize,
+}
+
+/// A quota's name is at most 16 digits of the rule and 20 of the number.
+const LONGEST_LABEL: usize = 16 + 1 + 20 + 1 + LONGEST_KEY;
+
+impl Label {
+    pub(crate) fn of(quota: &QuotaName, key: &[u8]) -> Self {
+        let mut label = Self { bytes: [0; LONGEST_LABEL], length: 0 };
+        label.push(&quota.0);
+        if key.len() <= LONGEST_KEY {
+            label.push(b"=");
+            label.push(key);
+        } else {
+            label.push(b"#");
+            label.push(&Sha256::digest(key));
+        }
+        label
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        let end = self.length + part.len();
+        self.bytes[self.length..end].copy_from_slice(part);
+        self.length = end;
     }
 }
 
@@ -159,6 +195,8 @@ mod tests {
         let (head, rest) = text.split_at("app:tg1:{".len());
         assert_eq!((head, &rest[4..6]), ("app:tg1:{", "}:"), "{text}");
         assert!(rest.ends_with(":1=alice") && rest.len() == 4 + 2 + 16 + ":1=alice".len(), "{text}");
+        assert_eq!(keys().label(text.as_bytes()), &rest.as_bytes()[6..]);
+        assert_eq!(Label::of(&QuotaName::all(&rule)[1], b"alice").as_bytes(), &rest.as_bytes()[6..]);
     }
 
     #[test]

@@ -19,13 +19,16 @@
 //! # }
 //! ```
 //!
+//! [`Leased`] makes the same limits fast: each process borrows some tokens at a time and spends them by itself. All together are still
+//! never admitted more than the limit says, and less by at most what they may have on lease.
+//!
 //! # Features
 //! - `tls`: `rediss://…`, with the certificates that the system trusts.
 //!
 //! # Inside
 //! The state is kept and decided on by a script of one file for each algorithm, in `lua/`. What a script tells, `twin.rs` turns
-//! into a decision. `keys.rs` says what keys look like, `link.rs` keeps up the connection and counts who shares it, `guard.rs` leaves a store alone that does not
-//! answer.
+//! into a decision. `keys.rs` says what keys look like, `link.rs` keeps up the connection and counts who shares it, `guard.rs` leaves
+//! a store alone that does not answer, `leased.rs` asks only now and then.
 
 mod builder;
 mod call;
@@ -33,6 +36,7 @@ mod draft;
 mod error;
 mod guard;
 mod keys;
+mod leased;
 mod limit;
 mod link;
 mod permit;
@@ -42,6 +46,7 @@ mod twin;
 
 pub use builder::RedisStoreBuilder;
 pub use guard::{Guarded, Health, PATIENCE};
+pub use leased::{LeaseStats, Leased, Leases};
 pub use limit::RedisLimit;
 pub use permit::RedisPermit;
 pub use store::RedisStore;

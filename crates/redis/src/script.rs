@@ -15,6 +15,7 @@ const GIVEN_CLOCK: &str = include_str!("../lua/clock_given.lua");
 const LEVEL: &str = include_str!("../lua/level.lua");
 const DECIDE: &str = include_str!("../lua/decide.lua");
 const CHANGE: &str = include_str!("../lua/change.lua");
+const LEASE: &str = include_str!("../lua/lease.lua");
 /// The line in each algorithm's file after which comes what deciding does not need.
 const ONLY_FOR_CHANGES: &str = "-- Only for changes.\n";
 
@@ -61,16 +62,24 @@ pub(crate) fn code_of(kind: Kind) -> Option<u8> {
     })
 }
 
-/// What a script must know: a set of algorithms, and whether it is for changes.
+/// What a script does with the states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Frame {
+    Decide,
+    Change,
+    Lease,
+}
+
+/// What a script must know: a set of algorithms, and what it does with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Needs {
     codes: u16,
-    changes: bool,
+    frame: Frame,
 }
 
 impl Needs {
-    pub(crate) fn of(changes: bool, codes: impl IntoIterator<Item = u8>) -> Self {
-        Self { codes: codes.into_iter().fold(0, |codes, code| codes | 1 << code), changes }
+    pub(crate) fn of(frame: Frame, codes: impl IntoIterator<Item = u8>) -> Self {
+        Self { codes: codes.into_iter().fold(0, |codes, code| codes | 1 << code), frame }
     }
 
     fn has(self, code: u8) -> bool {
@@ -123,12 +132,16 @@ fn text(clock: &str, needs: Needs) -> String {
         }
     }
     let cut = |file: &&'static str| match file.split_once(ONLY_FOR_CHANGES) {
-        Some((first, _)) if !needs.changes => first,
+        Some((first, _)) if needs.frame != Frame::Change => first,
         _ => file,
     };
     let files: String = files.iter().map(cut).collect();
     let kinds: Vec<String> = parts.iter().map(|part| format!("[{}] = {}", part.code, part.name)).collect();
-    let frame = if needs.changes { CHANGE } else { DECIDE };
+    let frame = match needs.frame {
+        Frame::Decide => DECIDE,
+        Frame::Change => CHANGE,
+        Frame::Lease => LEASE,
+    };
     format!("{SHEBANG}{clock}{files}local kinds = {{ {} }}\n{frame}", kinds.join(", "))
 }
 
@@ -138,14 +151,14 @@ mod tests {
 
     #[test]
     fn a_script_has_the_algorithms_it_needs_once_and_no_others() {
-        for changes in [false, true] {
-            let text = text(SERVER_CLOCK, Needs::of(changes, [5, 4]));
+        for frame in [Frame::Decide, Frame::Change, Frame::Lease] {
+            let text = text(SERVER_CLOCK, Needs::of(frame, [5, 4]));
             assert_eq!(text.matches("local function level_read").count(), 1);
             assert_eq!(text.matches("local fixed_window =").count(), 1);
             assert!(text.contains("local kinds = { [4] = fixed_window, [5] = paced_window }"));
             assert!(!text.contains("local token_bucket") && !text.contains("local sliding_log"));
             assert!(text.starts_with("#!lua\n"));
-            assert_eq!(text.contains("level_undo"), changes, "deciding undoes nothing");
+            assert_eq!(text.contains("level_undo"), frame == Frame::Change, "deciding undoes nothing");
         }
     }
 
@@ -162,10 +175,11 @@ mod tests {
     #[test]
     fn scripts_are_made_once() {
         let scripts = Scripts::new(false);
-        let one = scripts.of(Needs::of(false, [1]));
-        assert!(Arc::ptr_eq(&one, &scripts.of(Needs::of(false, [1, 1]))));
-        let others = [scripts.of(Needs::of(false, [2])), scripts.of(Needs::of(true, [1]))];
+        let one = scripts.of(Needs::of(Frame::Decide, [1]));
+        assert!(Arc::ptr_eq(&one, &scripts.of(Needs::of(Frame::Decide, [1, 1]))));
+        let others = [(Frame::Decide, 2), (Frame::Change, 1), (Frame::Lease, 1)]
+            .map(|(frame, code)| scripts.of(Needs::of(frame, [code])));
         assert!(others.iter().all(|other| other.hash != one.hash));
-        assert_ne!(one.hash, Scripts::new(true).of(Needs::of(false, [1])).hash);
+        assert_ne!(one.hash, Scripts::new(true).of(Needs::of(Frame::Decide, [1])).hash);
     }
 }

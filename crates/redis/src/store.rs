@@ -96,6 +96,14 @@ impl RedisStore {
         Self { caller, keys, callers: callers.map(Arc::new) }
     }
 
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// The parts of a draft that can be decided together: all of it, but for a cluster.
     fn groups(&self, draft: &Draft) -> Vec<Vec<usize>> {
         if draft.tiers.is_empty() {
@@ -126,7 +134,7 @@ impl RedisStore {
     }
 
     /// Takes of all tiers or of none.
-    async fn take(&self, draft: &Draft) -> Result<Vec<View>, StoreError> {
+    pub(crate) async fn take(&self, draft: &Draft) -> Result<Vec<View>, StoreError> {
         let groups = self.groups(draft);
         if groups.len() <= 1 {
             return self.run_each(Todo::Take, draft, draft.is_alone).await;
@@ -213,7 +221,7 @@ impl RedisStore {
     }
 
     /// Remembers who asked, if names are kept.
-    fn note(&self, hits: &[Hit<'_, RedisLimit>], answer: &Answer) {
+    pub(crate) fn note(&self, hits: &[Hit<'_, RedisLimit>], answer: &Answer) {
         if let Some(callers) = &self.callers {
             for (index, hit) in hits.iter().enumerate() {
                 let is_denied = answer.of_hit(index).iter().any(|said| !said.decision.is_admitted());

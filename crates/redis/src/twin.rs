@@ -11,6 +11,8 @@
 mod level;
 mod log;
 
+use std::time::Duration;
+
 use tollgate::store::Rule;
 use tollgate::{Decision, Kind, Quota, Verdict};
 
@@ -105,6 +107,24 @@ impl Twin {
         cost.saturating_mul(unit).min(1 << 60)
     }
 
+    /// Whether some of it can be lent: what is spaced evenly, or told apart by when it was used, must be asked for each time.
+    pub(crate) fn is_leasable(&self) -> bool {
+        matches!(self.kind, Kind::TokenBucket | Kind::FixedWindow)
+    }
+
+    /// How many fit in so many units.
+    pub(crate) fn count(&self, units: f64) -> u64 {
+        units as u64 / self.size(1).max(1)
+    }
+
+    /// How long it takes until so much has been restored; no time where that does not happen little by little.
+    pub(crate) fn restored(&self, count: u64) -> Duration {
+        if self.kind != Kind::TokenBucket || self.rate == 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_micros((self.size(count) / self.rate).saturating_mul(self.period))
+    }
+
     fn is_bucket(&self) -> bool {
         matches!(self.kind, Kind::TokenBucket | Kind::LeakyBucket | Kind::LeakyQueue)
     }
@@ -137,7 +157,8 @@ impl Twin {
         let (at, owed) = match self.kind {
             Kind::SlidingLog => (second.max(view.now as f64), 0.0),
             Kind::SlidingCounter => (first, 0.0),
-            _ => (self.tick(view.now) as f64, first + self.size(cost) as f64),
+            // What is out on lease is told as owed, but is not yet.
+            _ => (self.tick(view.now) as f64, first - second + self.size(cost) as f64),
         };
         Mark { at, owed, fallen: view.fallen, born: view.born }
     }

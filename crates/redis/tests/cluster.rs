@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate::store::{Hit, Mode, Rule, Store};
 use tollgate::{Kind, Quota};
-use tollgate_redis::{RedisLimit, RedisStore};
+use tollgate_redis::{Leased, Leases, RedisLimit, RedisStore};
 use tollgate_testkit::{Redis, RedisCluster};
 
 /// Nothing comes back by itself within a test.
@@ -181,4 +181,29 @@ async fn a_slot_that_moves_is_followed_and_nothing_is_counted_twice() {
     take(5).await; // the old one says where it has gone
     assert_eq!(left(&store, &limit, b"k").await, [1_000 - 16]);
     assert_eq!((states(from).len(), states(to).len()), (0, 1));
+}
+
+#[tokio::test]
+async fn leases_are_of_one_key_and_what_is_spread_is_decided_without() {
+    let cluster = RedisCluster::start(3);
+    let node = Leased::new(RedisStore::new(&cluster.url()).unwrap(), Leases::up_to(4));
+    let limit = node.open(&Rule::new("d", "n", Quota::per_second(0).burst(50)));
+    for number in 0..20 {
+        let key = name(number);
+        for _ in 0..10 {
+            let answer = node.decide(Mode::Take, &[Hit::new(&limit, &key)]).await.expect("decided");
+            assert!(answer.is_admitted());
+        }
+    }
+    let (first, second) = (name(0), name(1));
+    let both = [Hit::new(&limit, &first).costing(20), Hit::new(&limit, &second).costing(20)];
+    assert!(node.decide(Mode::Take, &both).await.expect("decided").is_admitted());
+    assert!(node.stats().spent > 20, "{:?}", node.stats());
+    node.close().await.expect("closed");
+    for number in 0..20 {
+        let want = if number < 2 { 20 } else { 40 };
+        assert_eq!(left(node.inner(), &limit, &name(number)).await, [want], "{number}");
+    }
+    let stats = node.stats();
+    assert_eq!((stats.out, stats.lost, stats.lent), (0, 0, stats.spent + stats.returned));
 }

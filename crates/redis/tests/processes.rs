@@ -4,10 +4,10 @@ use std::process::{Command, Stdio};
 
 use tollgate::store::{Hit, Mode, Rule, Store};
 use tollgate::{Kind, Quota};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{Leased, Leases, RedisStore};
 use tollgate_testkit::Redis;
 
-/// Tells a process that it is one of them: the address, then the algorithm.
+/// Tells a process that it is one of them: the address, then the algorithm, then the largest lease.
 const ORDERS: &str = "TOLLGATE_HAMMER";
 const LIMIT: u64 = 2_000;
 /// How many ask at once in each process.
@@ -28,8 +28,9 @@ fn rule(kind: Kind) -> Rule {
 #[ignore = "run by the other tests, as a process of its own"]
 async fn hammer() {
     let Ok(orders) = std::env::var(ORDERS) else { return };
-    let (url, kind) = orders.split_once(' ').expect("an address and an algorithm");
-    let store = RedisStore::new(url).expect("a good address");
+    let [url, kind, lease] = orders.split(' ').collect::<Vec<_>>()[..] else { panic!("{orders}") };
+    let leases = Leases::up_to(lease.parse().expect("a number"));
+    let store = Leased::new(RedisStore::new(url).expect("a good address"), leases);
     let limit = store.open(&rule(kind.parse().expect("an algorithm")));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..TASKS {
@@ -49,11 +50,11 @@ async fn hammer() {
 }
 
 /// What each of so many processes was admitted.
-fn run(redis: &Redis, kind: Kind, processes: usize) -> Vec<u64> {
+fn run(redis: &Redis, kind: Kind, processes: usize, lease: u64) -> Vec<u64> {
     let spawn = |_| {
         Command::new(std::env::current_exe().expect("this test has a name"))
             .args(["--ignored", "--exact", "hammer", "--nocapture"])
-            .env(ORDERS, format!("{} {kind}", redis.url()))
+            .env(ORDERS, format!("{} {kind} {lease}", redis.url()))
             .stdout(Stdio::piped())
             .spawn()
             .expect("it can be run again")
@@ -74,7 +75,7 @@ fn two_and_eight_processes_are_admitted_exactly_the_limit() {
     for kind in Kind::ALL.into_iter().filter(|kind| !spaced.contains(kind)) {
         for processes in [2, 8] {
             let redis = Redis::start();
-            let admitted = run(&redis, kind, processes);
+            let admitted = run(&redis, kind, processes, 0);
             assert_eq!(admitted.iter().sum::<u64>(), LIMIT, "{kind}, {processes} processes: {admitted:?}");
             assert!(admitted.iter().filter(|admitted| **admitted > 0).count() > 1, "{kind}: {admitted:?}");
         }
@@ -84,6 +85,20 @@ fn two_and_eight_processes_are_admitted_exactly_the_limit() {
 #[test]
 fn one_is_admitted_where_there_is_no_burst() {
     let redis = Redis::start();
-    let admitted = run(&redis, Kind::LeakyBucket, 4);
+    let admitted = run(&redis, Kind::LeakyBucket, 4, 0);
     assert_eq!(admitted.iter().sum::<u64>(), 1, "{admitted:?}");
+}
+
+/// Each of them ends without giving back what it has on lease.
+#[test]
+fn with_leases_they_are_admitted_the_limit_or_less_by_what_is_out() {
+    const LEASE: u64 = 20;
+    for kind in [Kind::TokenBucket, Kind::FixedWindow] {
+        for processes in [2, 8] {
+            let redis = Redis::start();
+            let admitted = run(&redis, kind, processes, LEASE);
+            let (sum, missing) = (admitted.iter().sum::<u64>(), LEASE * processes as u64);
+            assert!(sum <= LIMIT && sum >= LIMIT - missing, "{kind}, {processes} processes: {admitted:?}");
+        }
+    }
 }

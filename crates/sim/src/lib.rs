@@ -10,6 +10,7 @@
 //! | [`laws`] | does an algorithm keep the eight laws every algorithm keeps? |
 //! | [`conformance`] | does a limiter, or a store, behave like the algorithm it runs? |
 //! | [`subject`], [`compare`] | what is put to the test, and how it compares with the oracle |
+//! | [`fleet`] | what do leases cost many nodes that share one limit? |
 //! | [`vectors`] | what would another implementation have to say? |
 //! | [`time`], [`workload`], [`draw`] | clocks that misbehave, traffic, and random questions |
 //!
@@ -24,6 +25,7 @@ pub mod bound;
 pub mod compare;
 pub mod conformance;
 pub mod draw;
+pub mod fleet;
 pub mod history;
 pub mod laws;
 pub mod oracle;

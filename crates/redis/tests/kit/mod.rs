@@ -4,9 +4,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use tollgate::store::MemoryStore;
+use tollgate::store::{Answer, Hit, MemoryStore, Mode, Store};
 use tollgate::{Clock, Decision, ManualClock, Tick, Verdict};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{Leased, RedisLimit, RedisStore};
 use tollgate_testkit::Redis;
 
 /// A store in Redis and one in process, by the same clock.
@@ -60,4 +60,75 @@ pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("it never came about that {what}");
+}
+
+/// A store that asks each time, by this clock.
+pub(crate) fn plain(redis: &Redis, clock: &ManualClock) -> RedisStore {
+    RedisStore::builder(&redis.url()).clock(clock.clone()).build().expect("the address is good")
+}
+
+pub(crate) async fn take(store: &RedisStore, limit: &RedisLimit, cost: u64) -> bool {
+    let hits = [Hit::new(limit, b"k").costing(cost)];
+    store.decide(Mode::Take, &hits).await.expect("decided").is_admitted()
+}
+
+/// What Redis says is left of the one key that these tests use.
+pub(crate) async fn left(store: &RedisStore, limit: &RedisLimit) -> u64 {
+    let hits = [Hit::new(limit, b"k").costing(0)];
+    store.decide(Mode::Peek, &hits).await.expect("decided").decision().remaining()
+}
+
+/// What is asked of a store with leases.
+pub(crate) trait Node {
+    async fn answer(&self, limit: &RedisLimit, cost: u64) -> Answer;
+    async fn take(&self, limit: &RedisLimit, cost: u64) -> bool;
+    fn take_here(&self, limit: &RedisLimit, cost: u64) -> bool;
+}
+
+impl Node for Leased {
+    async fn answer(&self, limit: &RedisLimit, cost: u64) -> Answer {
+        self.decide(Mode::Take, &[Hit::new(limit, b"k").costing(cost)]).await.expect("decided")
+    }
+
+    async fn take(&self, limit: &RedisLimit, cost: u64) -> bool {
+        self.answer(limit, cost).await.is_admitted()
+    }
+
+    fn take_here(&self, limit: &RedisLimit, cost: u64) -> bool {
+        let answer = self.decide_now(Mode::Take, &[Hit::new(limit, b"k").costing(cost)]);
+        answer.is_some_and(|answer| answer.expect("decided").is_admitted())
+    }
+}
+
+pub(crate) fn secs(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// Waits for something to happen, for some seconds at most.
+pub(crate) async fn eventually(mut has_happened: impl FnMut() -> bool) {
+    for _ in 0..10_000 {
+        if has_happened() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("it did not happen");
+}
+
+/// Waits until a store has found its server again.
+pub(crate) async fn until_up(store: &RedisStore) {
+    for _ in 0..10_000 {
+        if store.ping().await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("it is not there");
+}
+
+/// How many scripts a server has run so far.
+pub(crate) fn script_calls(redis: &Redis) -> u64 {
+    let stats = redis.ask(&["INFO", "commandstats"]);
+    let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
+    stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
 }
