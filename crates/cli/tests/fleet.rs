@@ -25,7 +25,7 @@ fn serve(policy: &Path, url: &str) -> Service {
 
 /// What a check is answered: the status and the JSON.
 fn check(service: &Service, body: &Value) -> (u16, Value) {
-    let (status, text) = service.ask("POST", "/v1/check", &body.to_string());
+    let (status, text) = support::ask(service.http, "POST", "/v1/check", &body.to_string());
     (status, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
 }
 
@@ -93,14 +93,15 @@ fn what_is_held_settled_given_back_and_reset_by_one_is_seen_by_the_other() {
     };
     let (status, held) = check(&one, &ann(json!({"cost": 60, "hold": "1min"})));
     assert_eq!((status, left(&two, "ann")), (200, 40), "{held}");
-    let settled = one.ask("POST", "/v1/settle", &json!({"id": held["id"], "actual": 15}).to_string());
+    let settled =
+        support::ask(one.http, "POST", "/v1/settle", &json!({"id": held["id"], "actual": 15}).to_string());
     assert_eq!((settled.0, left(&two, "ann")), (200, 85), "{settled:?}");
     assert_eq!(check(&two, &ann(json!({"cost": 5, "mode": "refund"}))).0, 200);
     assert_eq!(left(&one, "ann"), 90);
     assert_eq!(check(&one, &ann(json!({"cost": 30, "mode": "charge"}))).0, 200);
     assert_eq!(left(&two, "ann"), 60);
     assert_eq!(check(&two, &ann(json!({"cost": 61}))).0, 429);
-    assert_eq!(two.ask("POST", "/v1/reset", &ann(json!({})).to_string()).0, 200);
+    assert_eq!(support::ask(two.admin, "POST", "/v1/reset", &ann(json!({})).to_string()).0, 200);
     assert_eq!(left(&one, "ann"), 100);
     let top: Value = serde_json::from_str(&two.get("/v1/keys/top?by=denied")).unwrap();
     assert_eq!(top["keys"][0]["key"], "ann", "{top}");
@@ -208,7 +209,8 @@ fn redis_is_spoken_to_in_secret_if_it_can_be_trusted() {
     let _redis = Redis::start_with(settings.as_flattened());
     let serve = |trusted: &str| {
         let mut command = support::tollgate();
-        command.args(["serve", "--http-address=127.0.0.1:0", "--resp-address=none", "--redis-timeout=10s"]);
+        command.args(["serve", "--http-address=127.0.0.1:0", "--redis-timeout=10s"]);
+        command.args(["--resp-address=none", "--grpc-address=none", "--admin-address=none"]);
         command.arg("--policy").arg(&path).args(["--store", &format!("rediss://localhost:{port}")]);
         Service::of(command.env("SSL_CERT_FILE", trusted))
     };
