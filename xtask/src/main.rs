@@ -1,7 +1,8 @@
-//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak`, `attack`, `vectors` and `plots`.
+//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak`, `attack`, `vectors`, `plots` and `failures`.
 
 mod attack;
 mod bench;
+mod failures;
 mod fuzz;
 mod number;
 mod plots;
@@ -53,6 +54,10 @@ fn call(args: &[&str]) -> Result<(), Failure> {
         ["plots", extra, ..] => {
             Err(Failure::Misuse(format!("`plots` takes no arguments, but got {extra:?}")))
         }
+        ["failures"] => failures::run(),
+        ["failures", extra, ..] => {
+            Err(Failure::Misuse(format!("`failures` takes no arguments, but got {extra:?}")))
+        }
         ["help"] => {
             print!("{HELP}");
             Ok(())
@@ -79,7 +84,7 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for command in ["test", "bench", "fuzz", "soak", "attack", "help"] {
+        for command in ["test", "bench", "fuzz", "soak", "attack", "vectors", "failures", "help"] {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
         }
     }

@@ -23,6 +23,10 @@ pub(crate) fn run() -> Result<(), Failure> {
     let lints = "cargo clippy --workspace --all-targets --all-features -- -D warnings";
     report.step("lints", &mut command(lints))?;
     report.step("tests", &mut command("cargo test --workspace --all-features"))?;
+    if works("valkey-server --version") {
+        let mut valkey = command("cargo test -p tollgate-redis --all-features");
+        report.step("tests with valkey", valkey.env("TOLLGATE_REDIS_SERVER", "valkey-server"))?;
+    }
     let mut docs = command("cargo doc --workspace --no-deps --all-features");
     report.step("docs", docs.env("RUSTDOCFLAGS", "-D warnings"))?;
     // Without debug assertions an overflow wraps silently: the answers must be right there too.

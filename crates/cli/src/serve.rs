@@ -2,7 +2,9 @@
 
 mod doors;
 mod greeting;
+mod guard;
 mod memory;
+mod redis;
 mod signals;
 
 use std::io;
@@ -18,6 +20,7 @@ use tollgate_server::{Engine, Origin, Reloader, Running, Server, Snapshots};
 use crate::failure::Failure;
 use crate::settings::{Resolved, Settings, Store};
 use crate::{log, output, policy};
+use guard::Guard;
 use signals::{Signals, Told};
 
 /// Serves by these settings.
@@ -26,10 +29,14 @@ pub(crate) fn run(resolved: &Resolved) -> Result<(), Failure> {
     log::start(&settings.log);
     resolved.hints.iter().for_each(|hint| tracing::warn!("{hint}"));
     let policy = policy::read(settings.policy.as_deref()).map_err(Failure::failed)?;
-    match settings.store.0 {
+    match &settings.store {
         Store::Memory => {
             let (store, snapshots) = memory::open(settings)?;
             serve(store, snapshots, policy, settings)
+        }
+        Store::Redis(address) => {
+            let shared = redis::open(address, settings)?;
+            serve(shared.store.clone(), None, policy, settings)
         }
     }
 }
@@ -41,18 +48,18 @@ fn serve<S: tollgate::store::Store>(
     settings: &Settings,
 ) -> Result<(), Failure> {
     let engine = Engine::new(store, policy, origin);
-    let mut server = server(&engine, settings);
-    let doors = doors::open(&mut server, settings)?;
+    let guard = Guard::new(settings)?;
+    let mut server = server(&engine, &guard, settings);
+    let doors = doors::open(&mut server, &guard, settings)?;
     let runtime = Builder::new_current_thread().enable_all().build().or_fault("cannot start")?;
     let _inside = runtime.enter();
     // Before it is told where it listens: whoever reads that may send one at once.
     let mut signals = Signals::new().or_fault("cannot listen to signals")?;
-    let reload = |path: &std::path::PathBuf| Reloader::start(engine.clone(), path);
-    let reloader = settings.policy.as_ref().map(reload).transpose().or_fault("cannot start")?;
+    let reloaders = reloaders(&engine, &guard, settings).or_fault("cannot start")?;
     let running = server.start().or_fault("cannot start")?;
     output::print(&greeting::greeting(&engine, &doors, settings))?;
-    let signal = runtime.block_on(until_stopped(&mut signals, reloader.as_ref()));
-    drop(reloader);
+    let signal = runtime.block_on(until_stopped(&mut signals, &reloaders));
+    drop(reloaders);
     let connections = running.connections();
     tracing::info!(
         signal,
@@ -62,23 +69,37 @@ fn serve<S: tollgate::store::Store>(
     runtime.block_on(close(running, snapshots, settings.drain, &mut signals))
 }
 
-fn server<S: tollgate::store::Store>(engine: &Engine<S>, settings: &Settings) -> Server<S> {
+fn server<S: tollgate::store::Store>(engine: &Engine<S>, guard: &Guard, settings: &Settings) -> Server<S> {
     let server = Server::new(engine.clone()).max_connections(settings.max_connections.get());
+    let server = server.keys(guard.keys());
     match settings.workers.get() {
         0 => server,
         workers => server.workers(workers),
     }
 }
 
+/// What follows the files that are read: the policy, certificates, keys.
+fn reloaders<S: tollgate::store::Store>(
+    engine: &Engine<S>,
+    guard: &Guard,
+    settings: &Settings,
+) -> io::Result<Vec<Reloader>> {
+    let mut all = guard.reloaders(settings)?;
+    if let Some(path) = &settings.policy {
+        all.push(Reloader::start(engine.clone(), path)?);
+    }
+    Ok(all)
+}
+
 /// Which signal it was.
-async fn until_stopped(signals: &mut Signals, reloader: Option<&Reloader>) -> &'static str {
+async fn until_stopped(signals: &mut Signals, reloaders: &[Reloader]) -> &'static str {
     loop {
-        match (signals.next().await, reloader) {
-            (Told::Stop(signal), _) => return signal,
-            (Told::Reload, Some(reloader)) => reloader.reload(),
-            (Told::Reload, None) => {
+        match signals.next().await {
+            Told::Stop(signal) => return signal,
+            Told::Reload if reloaders.is_empty() => {
                 tracing::info!("SIGHUP: the policy is built in, there is no file to load again");
             }
+            Told::Reload => reloaders.iter().for_each(Reloader::reload),
         }
     }
 }

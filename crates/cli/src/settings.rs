@@ -5,7 +5,9 @@
 
 mod docs;
 mod file;
+mod store;
 mod table;
+mod together;
 mod value;
 
 use std::collections::BTreeMap;
@@ -17,7 +19,9 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::{command, output};
+pub(crate) use store::{Address, Store};
 pub(crate) use table::*;
+pub(crate) use together::is_exposed;
 use tollgate_policy::did_you_mean;
 
 /// The one setting that a file cannot have: which file it is.
@@ -131,7 +135,10 @@ impl Resolving {
     }
 
     fn finish(self, hints: Vec<String>) -> Result<Resolved, Failure> {
-        let Self { settings, mut chosen, mistakes } = self;
+        let Self { settings, mut chosen, mut mistakes } = self;
+        if mistakes.is_empty() {
+            mistakes = together::mistakes(&settings);
+        }
         if !mistakes.is_empty() {
             return Err(Failure::Usage(mistakes.join("\n\n")));
         }

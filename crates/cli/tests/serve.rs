@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use support::{Service, answer, connect, ended, policy, request, run, testdata, tollgate, until};
+use support::{Service, answer, connect, ended, policy, run, testdata, tollgate, until};
 
 const ANN: &str = r#"{"user": "ann"}"#;
 /// Two for each user; nothing comes back while a test runs.
@@ -24,7 +24,7 @@ fn shown(path: &Path) -> &str {
 }
 
 #[test]
-fn without_any_setting_it_decides_by_the_built_in_policy_over_both_protocols() {
+fn without_any_setting_it_decides_by_the_built_in_policy_over_several_protocols() {
     let service = Service::start(&[]);
     assert_ne!((service.http.port(), service.resp.port()), (0, 0), "{}", service.greeting);
     let login = r#"{"ip": "10.0.0.7", "path": "/login"}"#;
@@ -35,7 +35,7 @@ fn without_any_setting_it_decides_by_the_built_in_policy_over_both_protocols() {
     let allowed = service.redis("TG.CHECK ip 10.0.0.7 path /login");
     assert!(allowed.contains("$7\r\nallowed\r\n:1\r\n"), "{allowed}");
     assert_eq!(service.check(login), 429);
-    assert!(service.log().contains("listening"), "{}", service.log());
+    service.tells("listening");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_file_that_is_written_is_loaded_again_and_counters_stay() {
     assert_eq!(service.check(ANN), 429, "the limit that is the same has counted on");
     fs::write(&path, THREE).unwrap();
     until("the other rate is in force", || service.check(ANN) == 200);
-    assert!(service.log().contains("the policy has been loaded again"), "{}", service.log());
+    service.tells("the policy has been loaded again");
 }
 
 #[test]
@@ -114,10 +114,10 @@ fn sighup_loads_again_and_ends_nothing() {
     let (_keep, path) = policy(TWO);
     let service = Service::start(&["--policy", shown(&path)]);
     service.signal("HUP");
-    until("it says that nothing has changed", || service.log().contains("the policy is the same as before"));
+    service.tells("the policy is the same as before");
     let built_in = Service::start(&[]);
     built_in.signal("HUP");
-    until("it says that there is no file", || built_in.log().contains("there is no file to load again"));
+    built_in.tells("there is no file to load again");
     assert_eq!(service.check(ANN), 200);
 }
 
@@ -135,23 +135,19 @@ fn a_bad_file_keeps_the_old_policy_and_is_told_in_log_metrics_and_api() {
             && !line.contains("success")
     });
     assert!(failures.is_some(), "{metrics}");
-    let log = service.log();
-    assert!(log.contains("the one before goes on deciding") && log.contains("limits.toml:2:1"), "{log}");
+    service.tells("the one before goes on deciding");
+    service.tells("limits.toml:2:1");
     assert_eq!([service.check(ANN), service.check(ANN), service.check(ANN)], [200, 200, 429]);
 }
 
 #[test]
 fn a_request_in_hand_is_answered_before_it_ends() {
     let service = Service::start(&[]);
-    let text = request("POST", "/v1/check", r#"{"descriptor": {"ip": "10.0.0.7"}}"#);
-    let (first, rest) = text.split_at(text.len() - 10);
-    let mut stream = service.connect();
-    stream.write_all(first.as_bytes()).unwrap();
-    // Answered on the same worker or another: after this the half request has been read, or will be before anything else.
-    assert_eq!(service.check(ANN), 200);
+    let body = r#"{"descriptor": {"ip": "10.0.0.7"}}"#;
+    let mut stream = service.begin_check(body);
     service.signal("TERM");
     until("nobody is let in", || connect(service.http).is_err());
-    stream.write_all(rest.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
     assert_eq!(answer(&mut stream).0, 200);
     let (code, log) = service.end();
     assert_eq!(code, Some(0), "{log}");
@@ -161,9 +157,7 @@ fn a_request_in_hand_is_answered_before_it_ends() {
 #[test]
 fn whoever_does_not_end_in_time_is_cut_off() {
     let service = Service::start(&["--drain=50ms"]);
-    let mut stream = service.connect();
-    stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 10\r\n\r\n{").unwrap();
-    assert_eq!(service.check(ANN), 200);
+    let _in_hand = service.begin_check("{}");
     service.signal("INT");
     let (code, log) = service.end();
     assert_eq!(code, Some(0), "{log}");
@@ -173,11 +167,9 @@ fn whoever_does_not_end_in_time_is_cut_off() {
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let service = Service::start(&["--drain=1h"]);
-    let mut stream = service.connect();
-    stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 10\r\n\r\n{").unwrap();
-    assert_eq!(service.check(ANN), 200);
+    let _in_hand = service.begin_check("{}");
     service.signal("TERM");
-    until("it has heard the first", || service.log().contains("told to stop"));
+    service.tells("told to stop");
     service.signal("TERM");
     let (code, log) = service.end();
     assert_eq!(code, Some(1), "{log}");
@@ -233,8 +225,8 @@ fn a_damaged_snapshot_is_told_and_it_goes_on_with_nothing() {
     fs::write(&file, bytes).unwrap();
     let service = Service::start(&arguments);
     assert_eq!(service.check(ANN), 200);
-    let log = service.log();
-    assert!(log.contains("start afresh") && log.contains("it is damaged: its checksum is"), "{log}");
+    service.tells("start afresh");
+    service.tells("it is damaged: its checksum is");
 }
 
 #[test]
@@ -281,7 +273,7 @@ fn settings_with_mistakes_start_nothing_and_are_told_all_at_once() {
     }
     let (code, _, err) = run(&["serve", "--http-adress=127.0.0.1:0"]);
     assert!(code == 2 && err.contains("'--http-address'"), "{err}");
-    let (code, _, err) = run(&["serve", "--http-address=none", "--resp-address=none"]);
+    let (code, _, err) = run(&["serve", "--http-address=none", "--grpc-address=none", "--resp-address=none"]);
     assert!(code == 2 && err.contains("there is nothing to listen on"), "{err}");
 }
 
@@ -293,6 +285,7 @@ fn flags_variables_and_a_file_all_reach_the_service() {
     fs::write(&config, text).unwrap();
     let mut command = tollgate();
     command.args(["serve", "--http-address=localhost:0", "--config", shown(&config)]);
+    command.env("TOLLGATE_GRPC_ADDRESS", "none").env("TOLLGATE_ADMIN_ADDRESS", "none");
     command.env("TOLLGATE_POLICY", &path).env("TOLLGATE_RESP_ADDRESS", "none").env("TOLLGATE_WORKER", "2");
     let service = Service::of(&mut command);
     assert_eq!(service.check(r#"{"user": "somebody with a name that makes the body too large"}"#), 413);

@@ -7,7 +7,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{DictSerializer, ItemSerializer, KeyRef, ListSerializer};
 
-use crate::limit::{LONGEST_SECONDS, Text, field_value, integer, new_text, push_number, text_value};
+use crate::limit::{LONGEST_SECONDS, Text, field_value, integer, push_number, text_value};
 use crate::standing::Standing;
 
 /// In which words limits are told.
@@ -136,7 +136,7 @@ fn today(standings: &[Standing<'_>], headers: &mut HeaderMap) {
 
 /// `"burst";r=50;t=30, "daily";r=700;t=50000`
 fn left_of(standings: &[Standing<'_>]) -> HeaderValue {
-    let mut text = new_text();
+    let mut text = Text::new();
     for standing in told(standings) {
         begin_item(&mut text);
         text.extend_from_slice(standing.limit().left_begins().as_bytes());
@@ -152,7 +152,7 @@ fn left_of(standings: &[Standing<'_>]) -> HeaderValue {
 
 /// `"burst";q=100;w=60, "daily";q=1000;w=86400`
 fn policies_of(standings: &[Standing<'_>]) -> HeaderValue {
-    let mut text = new_text();
+    let mut text = Text::new();
     for standing in told(standings) {
         begin_item(&mut text);
         text.extend_from_slice(standing.limit().policy_field().as_bytes());
@@ -234,7 +234,7 @@ impl Numbers {
 }
 
 fn number_value(number: u64) -> HeaderValue {
-    let mut text = new_text();
+    let mut text = Text::new();
     push_number(&mut text, number);
     text_value(&text)
 }

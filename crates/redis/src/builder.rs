@@ -8,7 +8,7 @@ use tollgate::store::{Callers, Rule, StoreError};
 
 use crate::call::Caller;
 use crate::keys::{self, Keys, TagOf};
-use crate::link::{Link, Target};
+use crate::link::{Link, Presence, Target};
 use crate::store::RedisStore;
 
 /// Makes a [`RedisStore`]; see [`RedisStore::builder`].
@@ -84,8 +84,9 @@ impl RedisStoreBuilder {
             let prefix = self.prefix;
             return Err(StoreError::permanent(format!("the prefix {prefix:?} must not have a brace in it")));
         }
-        let link = Link::new(Target::parse(&self.url)?);
         let keys = Keys::new(&self.prefix, self.layout, self.clock.is_some(), self.tag_of);
+        let presence = self.clock.is_none().then(|| Presence::new(keys.nodes()));
+        let link = Link::new(Target::parse(&self.url)?, presence);
         let callers = (self.names > 0).then(|| Callers::new(self.names));
         Ok(RedisStore::assemble(Caller::new(link, self.clock), keys, callers))
     }

@@ -16,8 +16,8 @@ use breaker::{Attempt, Breaker, End};
 /// How long a call may take unless [`within`](Guarded::within) says otherwise.
 pub const PATIENCE: Duration = Duration::from_millis(25);
 
-/// A store that never keeps anybody waiting: what it does not answer in time it cannot tell, and when it has failed several times
-/// in a row it is not even asked for a while.
+/// A store that never keeps anybody waiting: what it does not answer in time it cannot tell, and when it has answered nobody for
+/// 50 ms, five in a row at least, it is not even asked for a while.
 ///
 /// Whoever decides for others then falls back on what the limit says: allow, deny, or decide alone. While the store is left
 /// alone, one call at a time is tried after a pause of at most 0.4 s; when it answers, twice as many are with each success,

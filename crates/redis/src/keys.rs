@@ -9,6 +9,8 @@
 //!         └ the version of this layout, and of what the states look like
 //! ```
 //!
+//! `<prefix>tg1:nodes` is a sorted set of those who share all this.
+//!
 //! A changed rule has other keys, so it starts afresh. A version of tollgate that keeps states differently has another layout
 //! version, so both can run side by side: neither reads what the other wrote. While they do, a caller can get the limit from each
 //! of them, which is at most twice the limit; the older one's keys go by themselves.
@@ -51,6 +53,12 @@ impl Keys {
             Some(tag_of) => Tag::of(&tag_of(rule, key)),
             None => Tag::of(key),
         }
+    }
+
+    /// What the list of those who share all this is called.
+    pub(crate) fn nodes(&self) -> Vec<u8> {
+        let head = self.head.strip_suffix(b"{").unwrap_or(&self.head);
+        [head, b"nodes"].concat()
     }
 
     /// What the state of a quota is called for a caller's key.

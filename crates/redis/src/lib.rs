@@ -24,8 +24,8 @@
 //!
 //! # Inside
 //! The state is kept and decided on by a script of one file for each algorithm, in `lua/`. What a script tells, `twin.rs` turns
-//! into a decision. `keys.rs` says what keys look like, `link.rs` keeps up the connection, `guard.rs` leaves a store alone that does not
-//! answer, `leased.rs` asks only now and then.
+//! into a decision. `keys.rs` says what keys look like, `link.rs` keeps up the connection and counts who shares it, `guard.rs` leaves
+//! a store alone that does not answer, `leased.rs` asks only now and then.
 
 mod builder;
 mod call;

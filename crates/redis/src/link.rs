@@ -1,12 +1,16 @@
 //! The connection, kept up by a task in the background.
 //!
 //! Nobody waits for a server that is not there. The first call starts the task and waits for its first attempt; after that a
-//! call takes the connection there is, or fails at once. The task looks after the connection once a second, so that one which
+//! call takes the connection there is, or fails at once. The task looks after the connection twice a second, so that one which
 //! leads nowhere is noticed though nobody hears from it, and tries again a few times a second while there is none.
 //!
 //! Concurrent calls share the connection: the client writes what has come together in one go, and answers come back
 //! in order. So they are pipelined without waiting for each other, and there is nothing to pool.
+//!
+//! The task also says that this process is here, and hears how many others are: `presence.rs`.
 
+mod presence;
+mod primary;
 mod target;
 mod wire;
 
@@ -20,11 +24,13 @@ use tokio::task::JoinHandle;
 use tollgate::store::StoreError;
 
 use crate::error;
+pub(crate) use presence::Presence;
 pub(crate) use target::Target;
 use wire::Wire;
 
 /// How often the task looks after a connection, and how long the server may take to show that it is there.
-const HEARTBEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// The shortest pause between two attempts to connect, and what is added to it at most: how much of that is drawn, so that many
 /// processes do not come back at once.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -38,6 +44,8 @@ pub(crate) struct Link {
 
 struct Shared {
     target: Target,
+    /// None if it is not to be counted.
+    presence: Option<Arc<Presence>>,
     status: watch::Sender<Status>,
     /// Wakes the task when a connection is found broken, or nobody needs it any more.
     broken: Arc<Notify>,
@@ -55,9 +63,10 @@ enum Status {
 }
 
 impl Link {
-    pub(crate) fn new(target: Target) -> Self {
+    pub(crate) fn new(target: Target, presence: Option<Presence>) -> Self {
         let shared = Shared {
             target,
+            presence: presence.map(Arc::new),
             status: watch::Sender::new(Status::Unknown),
             broken: Arc::default(),
             task: Mutex::default(),
@@ -68,6 +77,11 @@ impl Link {
     /// Whether keys may lie on different servers.
     pub(crate) fn is_cluster(&self) -> bool {
         self.shared.target.is_cluster()
+    }
+
+    /// How many share the server, as far as is known.
+    pub(crate) fn nodes(&self) -> u32 {
+        self.shared.presence.as_ref().map_or(1, |presence| presence.nodes())
     }
 
     /// Sends a command and waits for its answer. It is sent at most once, but for redirections of a cluster, which did nothing.
@@ -143,16 +157,19 @@ impl fmt::Debug for Link {
 
 /// The task: connects, and again when that is needed, as long as somebody has the link.
 async fn keep_up(link: Weak<Shared>, broken: Arc<Notify>) {
-    while let Some(target) = link.upgrade().map(|shared| shared.target.clone()) {
+    let about = |shared: Arc<Shared>| (shared.target.clone(), shared.presence.clone());
+    while let Some((target, presence)) = link.upgrade().map(about) {
         let connected = target.connect().await;
         let Some(shared) = link.upgrade() else { return };
         match connected {
-            Ok(wire) => {
+            Ok(mut wire) => {
                 shared.status.send_replace(Status::Up(wire.clone()));
                 drop(shared);
-                let (why, beats) = broke(wire, &broken).await;
-                if let Some(shared) = link.upgrade() {
-                    shared.status.send_replace(Status::Down(why));
+                let (why, beats) = broke(&mut wire, &broken, presence.as_deref()).await;
+                match (link.upgrade(), presence) {
+                    (Some(shared), _) => _ = shared.status.send_replace(Status::Down(why)),
+                    (None, Some(presence)) => presence.leave(&mut wire).await,
+                    (None, None) => {}
                 }
                 if beats == 0 {
                     tokio::time::sleep(pause()).await; // so that nobody connects as fast as callers come
@@ -168,17 +185,20 @@ async fn keep_up(link: Weak<Shared>, broken: Arc<Notify>) {
 }
 
 /// Returns when a connection has broken, and says why, and how many heartbeats it has lasted.
-async fn broke(mut wire: Wire, broken: &Notify) -> (Arc<str>, u32) {
+async fn broke(wire: &mut Wire, broken: &Notify, presence: Option<&Presence>) -> (Arc<str>, u32) {
     let mut beats = 0;
     loop {
+        if let Some(presence) = presence {
+            presence.say(wire, beats).await;
+        }
         tokio::select! {
             () = broken.notified() => return ("the connection broke".into(), beats),
             () = tokio::time::sleep(HEARTBEAT) => {}
         }
-        match tokio::time::timeout(HEARTBEAT, wire.beat()).await {
+        match tokio::time::timeout(PATIENCE, wire.beat()).await {
             Ok(Ok(())) => beats += 1,
             Ok(Err(error)) => return (error.to_string().into(), beats),
-            Err(_) => return (format!("it did not answer within {HEARTBEAT:?}").into(), beats),
+            Err(_) => return (format!("it did not answer within {PATIENCE:?}").into(), beats),
         }
     }
 }

@@ -25,7 +25,8 @@ use crate::twin::View;
 ///
 /// # Addresses
 /// `redis://[user:password@]host[:port][/database]` for one server; `redis+sentinel://…@host:26379,host:26379/service[/database]`
-/// for whichever is the primary; `redis+cluster://…@host:7000,host:7001` for a cluster.
+/// for whichever is the primary; `redis+cluster://…@host:7000,host:7001` for a cluster. With the feature `tls`, `rediss` in place of
+/// `redis` speaks TLS to all of them, and trusts whom the system trusts, or the file that `SSL_CERT_FILE` names.
 ///
 /// # Consistency
 /// - One server, and in a cluster all limits of one key (or [tag](RedisStoreBuilder::tag)): exact. All processes together
@@ -265,6 +266,12 @@ impl Store for RedisStore {
     /// Of this process; none without [`names`](RedisStoreBuilder::names).
     async fn busiest(&self, top: Top, n: usize) -> Result<Vec<Busy>, StoreError> {
         Ok(self.callers.as_ref().map_or_else(Vec::new, |callers| callers.most(top, n)))
+    }
+
+    /// How many stores with this prefix were on the same Redis when it was last seen. Each says twice a second that it is there; one
+    /// that ended is not counted any more after some seconds.
+    fn nodes(&self) -> u32 {
+        self.caller.link().nodes()
     }
 }
 

@@ -113,6 +113,16 @@ impl Scene {
         Self { moody, guarded, limit }
     }
 
+    /// Fails until it is left alone.
+    async fn wear_out(&self) {
+        self.moody.is(Mood::Fails);
+        for _ in 0..5 {
+            tokio::time::advance(Duration::from_millis(20)).await;
+            self.call().await.0.unwrap_err();
+        }
+        assert!(!self.guarded.health().is_up);
+    }
+
     /// Whether a decision was made, and how long it took.
     async fn call(&self) -> (Result<(), StoreError>, Duration) {
         let start = Instant::now();
@@ -178,10 +188,7 @@ async fn within_a_second_of_its_return_all_calls_are_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_comes_back_is_not_run_over() {
     let scene = Scene::new();
-    scene.moody.is(Mood::Fails);
-    for _ in 0..5 {
-        scene.call().await.0.unwrap_err();
-    }
+    scene.wear_out().await;
     scene.moody.is(Mood::Hangs); // it takes calls in, and answers none yet
     tokio::time::advance(Duration::from_millis(50)).await;
     let before = scene.moody.asked();
@@ -237,10 +244,7 @@ async fn everything_that_is_asked_of_it_is_guarded() {
 #[tokio::test(start_paused = true)]
 async fn whoever_stops_waiting_for_a_probe_leaves_the_next_one_its_turn() {
     let scene = Scene::new();
-    scene.moody.is(Mood::Fails);
-    for _ in 0..5 {
-        scene.call().await.0.unwrap_err();
-    }
+    scene.wear_out().await;
     scene.moody.is(Mood::Hangs);
     tokio::time::advance(Duration::from_millis(50)).await;
     tokio::time::timeout(Duration::from_millis(5), scene.call()).await.unwrap_err();

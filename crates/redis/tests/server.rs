@@ -19,8 +19,9 @@ async fn raw(redis: &Redis) -> MultiplexedConnection {
     client.get_multiplexed_async_connection().await.expect("it is there")
 }
 
+/// The keys of states.
 async fn keys(raw: &mut MultiplexedConnection) -> Vec<Vec<u8>> {
-    raw.keys("*").await.expect("its keys")
+    raw.keys("*:{*").await.expect("its keys")
 }
 
 async fn take(store: &RedisStore, limit: &RedisLimit, key: &[u8], cost: u64) -> bool {
@@ -387,7 +388,8 @@ async fn the_busiest_of_this_process_are_known_by_name_and_usage_is_the_servers(
     let denied = store.busiest(Top::Denied, 9).await.unwrap();
     assert_eq!((denied.len(), &*denied[0].key, denied[0].count), (1, &b"alice"[..], 1));
     let usage = store.usage().await.unwrap();
-    assert_eq!((usage.keys, usage.evicted), (Some(2), 0));
+    // One more is the list of those who share the server; it comes when it comes.
+    assert!(matches!((usage.keys, usage.evicted), (Some(2 | 3), 0)), "{usage:?}");
     assert!(usage.bytes.unwrap() > 100_000);
     store.ping().await.unwrap();
 }

@@ -114,6 +114,11 @@ impl Keyring {
         granted.fold(Scopes::NONE, Scopes::and)
     }
 
+    /// Whether certificates give anybody anything.
+    pub fn knows_certificates(&self) -> bool {
+        !self.certificates.is_empty()
+    }
+
     /// Whether somebody who proves nothing may do this.
     pub fn is_open(&self, scope: Scope) -> bool {
         self.anonymous.has(scope)

@@ -20,6 +20,8 @@
 //! list, in the same order, each decided by itself. Whatever is wrong with a request is told as `application/problem+json`,
 //! with the place.
 //!
+//! A listener may serve [some of it](HttpApi::scopes) only; what it does not serve is answered 404, with a word where to ask.
+//!
 //! Where callers must say who they are, they send `authorization: Bearer TOKEN`, or have a certificate. Modes that give back or
 //! charge need the scope `settle`.
 
@@ -29,13 +31,15 @@ mod caller;
 mod check;
 mod connection;
 mod decision;
+mod express;
 mod json;
 mod limits;
 mod listing;
 mod query;
-mod receive;
+pub(crate) mod receive;
 mod refusal;
 mod route;
+mod text;
 mod watch;
 mod watched;
 

@@ -11,6 +11,7 @@
 //! | `tollgate_keys`, `tollgate_store_bytes` | | what the store holds, if it knows |
 //! | `tollgate_evictions_total` | `reason` | keys that a full store forgot (`forgotten`) or did not take (`refused`) |
 //! | `tollgate_backend_up` | | whether the store answers |
+//! | `tollgate_nodes` | | processes that shared the store when it was last seen |
 //! | `tollgate_config_reloads_total` | `result` | policies that were loaded, and that could not be |
 //! | `tollgate_config_info` | `origin`, `hash` | the policy that decides |
 //!

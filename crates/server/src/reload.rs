@@ -1,51 +1,38 @@
-//! Loading the policy again when its file changes.
+//! Reading files again when they change: the policy, certificates, keys.
 //!
-//! One thread does all of it, so that two changes never race. What it watches is not the file but the folders on the way to
-//! it: a file that is replaced by renaming, and a link that is swapped, are other files than before.
+//! One thread does all of it for one thing, so that two changes never race. What it watches is not the file but the folders on the
+//! way to it: a file that is replaced by renaming, and a link that is swapped, are other files than before.
 
+mod files;
+mod policy;
 mod spots;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tollgate::store::Store;
-use tollgate_policy::{Draft, Policy, Problem, Problems};
 
-use crate::engine::{Engine, Origin};
+pub use policy::read_policy;
+
+use crate::access::{Keyring, Keys};
+use crate::engine::Engine;
+use crate::tls::Tls;
+use files::{Certificates, KeyFile};
+use policy::PolicyFile;
 use spots::Spots;
 
-/// Reads the policy at a path, and what tells it from others: its name, and a hash of what it says.
+/// Keeps a policy, certificates or keys as they are in their files, until it is dropped.
 ///
-/// The hash is that of the limits in our own notation, so that neither comments nor the order of words nor the format of the
-/// file make a difference.
-///
-/// # Errors
-/// Everything that is wrong with it, or why it cannot be read.
-pub fn read_policy(path: impl AsRef<Path>) -> Result<(Policy, Origin), Problems> {
-    let path = path.as_ref();
-    let draft = Draft::load(path)?;
-    let origin = Origin { name: path.display().to_string(), hash: hash(&draft.to_string()) };
-    Ok((Policy::compile(draft)?, origin))
-}
-
-/// FNV-1a: the same in every process and version, so that servers can be compared. It keeps no secret.
-fn hash(text: &str) -> String {
-    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
-}
-
-/// Keeps the policy of an engine as it is in its file, until it is dropped.
-///
-/// A change is noticed however it comes about: the file is written, replaced by renaming, or a link on the way to it is
-/// swapped, as Kubernetes does with a `ConfigMap`. The new policy takes over whole; limits that stayed the same go on with what
-/// they have counted. While the file has mistakes, the policy before goes on deciding, and the log and
-/// [`Engine::status`] tell what is wrong.
+/// A change is noticed however it comes about: a file is written, replaced by renaming, or a link on the way to it is
+/// swapped, as Kubernetes does with a `ConfigMap`. What is new takes over whole. While something is wrong with it, what was
+/// before goes on, and the log tells why.
 ///
 /// # Examples
 /// ```no_run
@@ -74,30 +61,59 @@ enum Wish {
 }
 
 impl Reloader {
-    /// Loads the policy again from now on whenever the file or folder at `path` changes.
+    /// Loads the policy again from now on whenever the file or folder at `path` changes. Limits that stayed the same go on with
+    /// what they have counted; [`Engine::status`] tells what is wrong, too.
     ///
     /// # Errors
     /// If there can be no more threads. That the system cannot tell of changes is no error: the log says so, and
     /// [`reload`](Self::reload) still works.
     pub fn start<S: Store>(engine: Engine<S>, path: impl Into<PathBuf>) -> io::Result<Self> {
+        Self::keeping(PolicyFile::new(engine, path.into()))
+    }
+
+    /// Reads certificates again whenever one of their files changes, for connections from then on.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn certificates(tls: Arc<Tls>) -> io::Result<Self> {
+        Self::keeping(Certificates::new(tls))
+    }
+
+    /// Reads the keyring at `path` again whenever it changes, for connections that there are as well. It must be
+    /// `acceptable`: otherwise, that says why.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn keys<A>(keys: Keys, path: impl Into<PathBuf>, acceptable: A) -> io::Result<Self>
+    where
+        A: Fn(&Keyring) -> Result<(), String> + Send + 'static,
+    {
+        Self::keeping(KeyFile::new(keys, path.into(), acceptable))
+    }
+
+    fn keeping(kept: impl Kept) -> io::Result<Self> {
         let (wishes, heard) = channel();
-        let watcher = watcher(wishes.clone());
-        let keeper = Keeper {
-            engine,
-            path: path.into(),
-            wishes: heard,
-            watcher,
-            spots: Spots::default(),
-            folders: BTreeSet::new(),
-        };
+        let keeper = Keeper::new(kept, heard, wishes.clone());
         let thread = thread::Builder::new().name("tollgate-reload".to_owned()).spawn(|| keeper.run())?;
         Ok(Self { wishes, thread: Some(thread) })
     }
 
-    /// Loads the policy again soon, whether or not it seems to have changed.
+    /// Reads the files again soon, whether or not they seem to have changed.
     pub fn reload(&self) {
         let _ = self.wishes.send(Wish::Asked); // it listens for as long as this exists
     }
+}
+
+/// What is in files.
+trait Kept: Send + 'static {
+    /// As the log calls it.
+    const NAME: &'static str;
+
+    /// Where it is.
+    fn paths(&self) -> Vec<PathBuf>;
+
+    /// Reads it again, and tells what came of it. If nothing has changed, that is told only to those who asked.
+    fn read_again(&mut self, was_asked: bool);
 }
 
 impl Drop for Reloader {
@@ -115,7 +131,7 @@ impl fmt::Debug for Reloader {
     }
 }
 
-fn watcher(wishes: Sender<Wish>) -> Option<RecommendedWatcher> {
+fn watcher(name: &str, wishes: Sender<Wish>) -> Option<RecommendedWatcher> {
     let tell = move |event: notify::Result<Event>| {
         let Ok(event) = event else { return };
         // To read a file is no change of it, and we read it ourselves.
@@ -123,11 +139,12 @@ fn watcher(wishes: Sender<Wish>) -> Option<RecommendedWatcher> {
             let _ = wishes.send(Wish::Changed(event.paths)); // nobody listens any more at the end
         }
     };
-    let watcher = notify::recommended_watcher(tell);
-    watcher.map_err(|error| tracing::warn!(%error, "{UNSEEN}")).ok()
+    notify::recommended_watcher(tell).map_err(|error| unseen(name, &error)).ok()
 }
 
-const UNSEEN: &str = "changes of the policy cannot be noticed: send SIGHUP after each";
+fn unseen(of: &str, error: &notify::Error) {
+    tracing::warn!(of, %error, "changes cannot be noticed: send SIGHUP after each");
+}
 
 /// So long must it be quiet: editors and installers change a file in several steps.
 const QUIET: Duration = Duration::from_millis(50);
@@ -135,9 +152,8 @@ const QUIET: Duration = Duration::from_millis(50);
 const MOST_STEPS: usize = 40;
 
 /// What the thread knows.
-struct Keeper<S: Store> {
-    engine: Engine<S>,
-    path: PathBuf,
+struct Keeper<K> {
+    kept: K,
     wishes: Receiver<Wish>,
     watcher: Option<RecommendedWatcher>,
     spots: Spots,
@@ -145,7 +161,12 @@ struct Keeper<S: Store> {
     folders: BTreeSet<PathBuf>,
 }
 
-impl<S: Store> Keeper<S> {
+impl<K: Kept> Keeper<K> {
+    fn new(kept: K, heard: Receiver<Wish>, wishes: Sender<Wish>) -> Self {
+        let watcher = watcher(K::NAME, wishes);
+        Self { kept, wishes: heard, watcher, spots: Spots::default(), folders: BTreeSet::new() }
+    }
+
     fn run(mut self) {
         // Somebody may have changed it after it was read and before it is watched.
         self.look(false);
@@ -155,39 +176,31 @@ impl<S: Store> Keeper<S> {
                 Wish::Asked => self.look(true),
                 Wish::Changed(paths) if !paths.iter().any(|path| self.spots.concern(path)) => {}
                 Wish::Changed(_) => {
-                    if !self.is_quiet() {
-                        return;
-                    }
-                    self.look(false);
+                    let Some(was_asked) = self.quiet() else { return };
+                    self.look(was_asked);
                 }
             }
         }
     }
 
-    /// Waits until it is quiet. Not if there is to be no more.
-    fn is_quiet(&self) -> bool {
+    /// Waits until it is quiet: whether somebody asked meanwhile. None if there is to be no more.
+    fn quiet(&self) -> Option<bool> {
+        let mut was_asked = false;
         for _ in 0..MOST_STEPS {
             match self.wishes.recv_timeout(QUIET) {
-                Err(RecvTimeoutError::Timeout) => return true,
-                Err(RecvTimeoutError::Disconnected) | Ok(Wish::Stop) => return false,
-                Ok(Wish::Changed(_) | Wish::Asked) => {}
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) | Ok(Wish::Stop) => return None,
+                Ok(Wish::Asked) => was_asked = true,
+                Ok(Wish::Changed(_)) => {}
             }
         }
-        true
+        Some(was_asked)
     }
 
-    /// Reads the file, after all folders on the way there are watched: so no change goes unseen.
+    /// Reads the files, after all folders on the way there are watched: so no change goes unseen.
     fn look(&mut self, was_asked: bool) {
         self.watch();
-        match read_policy(&self.path) {
-            Err(problems) => self.refuse(&problems),
-            Ok((_, origin)) if self.is_same(&origin) => {
-                if was_asked {
-                    tracing::info!(policy = origin.name, "the policy is the same as before");
-                }
-            }
-            Ok((policy, origin)) => self.load(policy, origin),
-        }
+        self.kept.read_again(was_asked);
     }
 
     /// Watches every folder on the way. One may come or go after it was looked for and before it is watched, so it is looked for
@@ -196,17 +209,17 @@ impl<S: Store> Keeper<S> {
         let mut failure = None;
         for _ in 0..MOST_STEPS {
             failure = self.watch_once().err();
-            if failure.is_none() && Spots::on_the_way_to(&self.path).folders() == self.folders {
+            if failure.is_none() && Spots::on_all_ways_to(&self.kept.paths()).folders() == self.folders {
                 return;
             }
         }
         if let Some(error) = failure {
-            tracing::warn!(%error, "{UNSEEN}");
+            unseen(K::NAME, &error);
         }
     }
 
     fn watch_once(&mut self) -> notify::Result<()> {
-        self.spots = Spots::on_the_way_to(&self.path);
+        self.spots = Spots::on_all_ways_to(&self.kept.paths());
         let folders = self.spots.folders();
         let Some(watcher) = &mut self.watcher else {
             self.folders = folders;
@@ -223,30 +236,6 @@ impl<S: Store> Keeper<S> {
         self.folders = folders;
         all
     }
-
-    fn is_same(&self, origin: &Origin) -> bool {
-        let status = self.engine.status();
-        status.problem.is_none() && status.origin == *origin
-    }
-
-    fn load(&self, policy: Policy, origin: Origin) {
-        let limits = policy.limits().len();
-        tracing::info!(policy = origin.name, limits, hash = origin.hash, "the policy has been loaded again");
-        self.engine.load(policy, origin);
-    }
-
-    fn refuse(&self, problems: &Problems) {
-        let (policy, count) = (self.path.display(), problems.count());
-        tracing::error!(%policy, problems = count, "the policy is not loaded: the one before goes on deciding");
-        problems.iter().for_each(log);
-        self.engine.load_failed(problems.to_string());
-    }
-}
-
-/// A mistake as a line of the log.
-fn log(problem: &Problem) {
-    let Problem { path, line, column, message, help, .. } = problem;
-    tracing::error!(at = %format_args!("{path}:{line}:{column}"), help, "{message}");
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@
 //!
 //! `TG.CHECK` answers with a map (in the second version, names and values by turns): `allowed`; `limit` and `rate`, which
 //! decided; `remaining`; `retry_after_ms` (0 if allowed, -1 if no wait can help), `reset_after_ms` (-1 for never) and `delay_ms`,
-//! rounded up; and with `HOLD` the `permit` to settle. Options come before fields; `FIELDS` stands between them where a field has
+//! rounded up; `degraded`, if something was decided without the store; and with `HOLD` the `permit` to settle. Options come before
+//! fields; `FIELDS` stands between them where a field has
 //! the name of an option. Where no limit applies, `limit`, `rate` and `remaining` are null.
 //!
 //! Where callers must [prove](crate::Keys) who they are, a token is the password of `AUTH` and `HELLO … AUTH`, under any name of a
@@ -58,6 +59,7 @@ pub use request::{
 };
 pub use session::MAX_KEY_BYTES;
 
+use crate::access::Scopes;
 use crate::metrics::{Meter, Metrics};
 use crate::server::{Connection, Protocol};
 use connection::Talk;
@@ -93,6 +95,7 @@ use session::Session;
 pub struct Resp {
     meter: Arc<Meter>,
     patience: Patience,
+    scopes: Scopes,
     connections: AtomicU64,
 }
 
@@ -107,7 +110,13 @@ impl Resp {
     /// With the usual time-outs.
     pub fn new() -> Self {
         let (meter, patience) = (Metrics::new().meter(NAME), Patience { idle: IDLE, slow: SLOW });
-        Self { meter, patience, connections: AtomicU64::new(0) }
+        Self { meter, patience, scopes: Scopes::ALL, connections: AtomicU64::new(0) }
+    }
+
+    /// Only commands that need one of these scopes, and those that need none, whoever asks.
+    #[must_use]
+    pub fn scopes(self, scopes: Scopes) -> Self {
+        Self { scopes, ..self }
     }
 
     /// Measures there.
@@ -145,7 +154,8 @@ impl<S: Store> Protocol<S> for Resp {
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {
         let Connection { stream, access, clerk, stop, .. } = connection;
-        let session = Session::new(self.connections.fetch_add(1, Ordering::Relaxed) + 1, access);
+        let session =
+            Session::new(self.connections.fetch_add(1, Ordering::Relaxed) + 1, access.within(self.scopes));
         let meter = Arc::clone(&self.meter);
         Box::pin(Talk::new(stream, clerk, session, meter, self.patience).serve(stop))
     }

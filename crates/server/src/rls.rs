@@ -25,6 +25,7 @@ pub mod messages;
 mod metadata;
 mod reflection;
 mod reply;
+mod unary;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -51,9 +52,11 @@ use reflection::Reflection;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RlsOptions {
-    /// Has Envoy add `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` to responses.
+    /// Has Envoy add `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` to responses; and `X-RateLimit-Degraded` if
+    /// something was decided without the store.
     pub headers: bool,
-    /// Tells other filters of Envoy what was asked, and what limits say of themselves.
+    /// Tells other filters of Envoy what was asked, and what limits say of themselves; and that it is `degraded`, if something was
+    /// decided without the store.
     pub dynamic_metadata: bool,
 }
 

@@ -32,6 +32,14 @@ pub struct TlsFiles {
     pub requires_client: bool,
 }
 
+impl TlsFiles {
+    /// All that are read.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let own = [&self.certificate, &self.key];
+        own.into_iter().chain(&self.client_authorities).cloned().collect()
+    }
+}
+
 /// What connections begin with.
 pub struct Tls {
     files: TlsFiles,

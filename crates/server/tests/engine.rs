@@ -2,7 +2,7 @@
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::store::{
@@ -11,7 +11,7 @@ use tollgate::store::{
 use tollgate::{Kind, ManualClock, Quota};
 use tollgate_flow::Time;
 use tollgate_policy::{Descriptor, Policy};
-use tollgate_server::{Ask, AskError, Basis, Clerk, Engine, LoadProblem, Origin, Outcome, PermitId};
+use tollgate_server::{Ask, AskError, Basis, Clerk, Engine, LoadProblem, Origin, Outcome, PermitId, Ruling};
 
 type Manual = MemoryStore<ManualClock>;
 
@@ -262,10 +262,12 @@ async fn a_cost_field_without_a_number_is_an_error_and_takes_nothing() {
 struct Shaky {
     store: Manual,
     is_away: Arc<AtomicBool>,
+    asked: Arc<AtomicU64>,
 }
 
 impl Shaky {
     fn check(&self) -> Result<(), StoreError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let is_away = self.is_away.load(Ordering::Relaxed);
         if is_away { Err(StoreError::transient("it is away")) } else { Ok(()) }
     }
@@ -315,8 +317,31 @@ impl Store for Shaky {
 fn shaky(text: &str) -> (Engine<Shaky>, Arc<AtomicBool>) {
     let is_away = Arc::new(AtomicBool::new(false));
     let store = MemoryStore::builder().clock(ManualClock::new()).build();
-    let engine = Engine::new(Shaky { store, is_away: Arc::clone(&is_away) }, policy(text), Origin::default());
-    (engine, is_away)
+    let shaky = Shaky { store, is_away: Arc::clone(&is_away), asked: Arc::default() };
+    (Engine::new(shaky, policy(text), Origin::default()), is_away)
+}
+
+#[tokio::test]
+async fn a_store_that_could_not_tell_is_not_asked_again_for_the_same_call() {
+    let (engine, is_away) = shaky(
+        "[limit.a]\nrate = \"90/h\"\n[limit.b]\nrate = \"90/h\"\nmode = \"shadow\"\n\
+         [limit.c]\nrate = \"90/h\"\ncount_refused = true\n",
+    );
+    let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
+    let asked = || engine.store().asked.swap(0, Ordering::Relaxed);
+    assert!(take(&mut clerk, &nobody).await);
+    assert_eq!(asked(), 3, "each of them is decided in a way of its own");
+    is_away.store(true, Ordering::Relaxed);
+    let asks = [Ask::policy(&nobody)];
+    let bases = |ruling: &Ruling<'_>| ruling.findings().iter().map(|said| said.basis).collect::<Vec<_>>();
+    assert_eq!(bases(&clerk.decide(Mode::Take, &asks).await.unwrap()), [Basis::Local; 3]);
+    assert_eq!(asked(), 1);
+    let held = clerk.hold(&asks, Duration::from_secs(9)).await.unwrap();
+    assert_eq!(bases(&held.0), [Basis::Local; 3]);
+    drop(held);
+    assert_eq!(asked(), 1);
+    is_away.store(false, Ordering::Relaxed);
+    assert_eq!(bases(&clerk.decide(Mode::Take, &asks).await.unwrap()), [Basis::Store; 3]);
 }
 
 #[tokio::test]

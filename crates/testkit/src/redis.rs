@@ -34,7 +34,7 @@ impl Redis {
     /// Starts one on a port that is known to be free: that of one that has ended, say.
     pub fn start_on(port: u16, settings: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory for redis");
-        let mut command = Command::new(find("redis-server", &[], "redis-server"));
+        let mut command = server();
         command
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
             .arg(port.to_string());
@@ -62,6 +62,12 @@ impl Redis {
     pub fn ask(&self, words: &[&str]) -> String {
         ask(self.port, words)
     }
+}
+
+/// `redis-server`, or what `TOLLGATE_REDIS_SERVER` names instead, such as `valkey-server`.
+fn server() -> Command {
+    let name = std::env::var("TOLLGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+    Command::new(find(&name, &[], &name))
 }
 
 /// What a server answers to a command.

@@ -183,7 +183,7 @@ impl Part {
     fn add(&self, head: &Head<'_>, clients: &Clients, bytes: &mut KeyBytes) -> bool {
         match self {
             Self::Client => clients.network(head).is_some_and(|network| match network.addr() {
-                IpAddr::V4(address) => add(&address.octets(), bytes),
+                IpAddr::V4(address) => add_few(address.octets(), bytes),
                 IpAddr::V6(address) => add(&address.octets(), bytes),
             }),
             Self::Header(name) => head.headers.get(name).is_some_and(|value| add(value.as_bytes(), bytes)),
@@ -200,6 +200,13 @@ impl Part {
 
 /// Of a length in front.
 const LENGTH: usize = size_of::<u64>();
+
+/// Adds what is short without the effort that anything longer takes.
+#[inline]
+fn add_few<const N: usize>(value: [u8; N], bytes: &mut KeyBytes) -> bool {
+    value.into_iter().for_each(|byte| bytes.push(byte));
+    true
+}
 
 fn add(value: &[u8], bytes: &mut KeyBytes) -> bool {
     bytes.extend_from_slice(value);

@@ -56,3 +56,7 @@ pub use tollgate_http::{AddressField, ClientAddress, Form, IpNet, Unit};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/redis.md")]
+struct SharedByMany;

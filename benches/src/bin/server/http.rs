@@ -5,12 +5,10 @@
 use std::fs;
 use std::future::Future;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::pin::Pin;
 use std::process::Command;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -18,13 +16,12 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use rustix::time::{ClockId, clock_gettime};
 use tollgate::store::MemoryStore;
-use tollgate_benches::{Better, Case, Contender, Goal, Options, interleave, pin_to_core};
-use tollgate_policy::Policy;
-use tollgate_server::{
-    Connection, Engine, HttpApi, HttpProtocol, Metrics, Origin, Protocol, Running, Server,
-};
+use tollgate_benches::{Better, Case, Contender, Goal, Options, interleave};
+use tollgate_server::{Connection, HttpApi, HttpProtocol, Metrics, Protocol};
+
+use crate::child::{Server, Started, start as start_by};
+use crate::{SERVE_BARE, SERVE_HTTP};
 
 type Store = MemoryStore;
 
@@ -71,51 +68,41 @@ pub(crate) fn cases(options: Options) -> Vec<Case> {
 
     let script = std::env::temp_dir().join(format!("tollgate-wrk-{}.lua", std::process::id()));
     fs::write(&script, SCRIPT).expect("a file for wrk");
-    let (ours, our_server) = serve(|| HttpProtocol::new(HttpApi::new(Metrics::new())));
-    let same = Arc::new(answer_of(ours));
-    let (bare, bare_server) = serve(|| Bare(Arc::clone(&same)));
-    let wrk = |address: SocketAddr| {
-        let script = script.clone();
-        Box::new(move || wrk(address, seconds, script.to_str().expect("a plain path")))
-            as Box<dyn Fn() -> Run>
-    };
-    let contenders: [Contender<'_, Run>; 2] = [("tollgate", wrk(ours)), ("bare-hyper", wrk(bare))];
+    let ours = Server::ours(SERVE_HTTP);
+    let bare = Server::ours(&format!("{SERVE_BARE}{}", ours.port));
+    let path = script.to_str().expect("a plain path");
+    let contenders: [Contender<'_, Run>; 2] = [
+        ("tollgate", Box::new(|| wrk(&ours, seconds, path))),
+        ("bare-hyper", Box::new(|| wrk(&bare, seconds, path))),
+    ];
     interleave(rounds, &contenders, |name, run| {
         rate.sample(name, run.per_second / 1e3);
         late.sample(name, run.p99_us);
         cpu.sample(name, run.cpu_us);
     });
-    for server in [our_server, bare_server] {
-        server.drain(Duration::from_secs(1)).expect("it ends");
-    }
-    let _ = fs::remove_file(script);
+    let _ = fs::remove_file(&script);
     vec![rate, late, cpu]
 }
 
-/// Starts a server on the second core.
-fn serve<P: Protocol<Store>>(protocol: impl FnOnce() -> P + Send) -> (SocketAddr, Running) {
-    thread::scope(|scope| {
-        let start = scope.spawn(|| {
-            pin_to_core(1); // and so the threads that it starts
-            let policy = Policy::parse("limits.toml", POLICY).expect("a policy");
-            let mut server =
-                Server::new(Engine::new(MemoryStore::new(), policy, Origin::default())).workers(1);
-            let address = server.listen(([127, 0, 0, 1], 0).into(), protocol(), None).expect("a port");
-            (address, server.start().expect("threads"))
-        });
-        start.join().expect("it starts")
-    })
+/// Ours.
+pub(crate) fn start() -> Started {
+    start_by(POLICY, HttpProtocol::new(HttpApi::new(Metrics::new())))
 }
 
-/// One run of wrk on the first core.
-fn wrk(address: SocketAddr, seconds: u64, script: &str) -> Run {
-    let before = cpu_seconds();
-    let output = Command::new("taskset")
-        .args(["-c", "0", "wrk", "--latency", "-t1", "-c50", &format!("-d{seconds}s"), "-s", script])
-        .arg(format!("http://{address}"))
+/// One that repeats an answer of ours, which listens on a port.
+pub(crate) fn start_bare(port: u16) -> Started {
+    start_by(POLICY, Bare(Arc::new(answer_of(port))))
+}
+
+/// One run of wrk.
+fn wrk(server: &Server, seconds: u64, script: &str) -> Run {
+    let before = server.cpu_seconds();
+    let output = Command::new("wrk")
+        .args(["--latency", "-t1", "-c50", &format!("-d{seconds}s"), "-s", script])
+        .arg(format!("http://127.0.0.1:{}", server.port))
         .output()
         .expect("wrk is installed: cargo xtask bench installs it");
-    let spent = cpu_seconds() - before;
+    let spent = server.cpu_seconds() - before;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && !said.contains("Non-2xx"), "{said}");
     let after = |name: &str| {
@@ -143,12 +130,6 @@ fn micros(text: &str) -> f64 {
     number.parse::<f64>().expect("a number") * scale
 }
 
-/// What this process used of the processor, without its children.
-fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
-
 /// An answer, to be given again and again.
 #[derive(Debug)]
 struct Same {
@@ -157,8 +138,8 @@ struct Same {
 }
 
 /// How our server answers one of the requests.
-fn answer_of(address: SocketAddr) -> Same {
-    let mut stream = BufReader::new(TcpStream::connect(address).expect("a connection"));
+fn answer_of(port: u16) -> Same {
+    let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection"));
     let body = r#"{"descriptor":{"ip":"10.0.0.1","path":"/orders"}}"#;
     let request =
         format!("POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}", body.len());

@@ -1,57 +1,79 @@
 //! Which protocols are spoken, and where.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tollgate::store::Store;
 use tollgate_flow::OrFault;
 use tollgate_server::resp::Resp;
-use tollgate_server::{Compat, HttpApi, HttpLimits, HttpProtocol, Metrics, Protocol, Server};
+use tollgate_server::{
+    Compat, HttpApi, HttpLimits, HttpProtocol, Metrics, Protocol, RlsOptions, RlsProtocol, Scope, Scopes,
+    Server, Tls,
+};
 
+use super::guard::Guard;
 use crate::failure::Failure;
 use crate::settings::{self, Http, Settings};
+
+/// What services need: all but what is for those who run it.
+pub(super) const FOR_SERVICES: Scopes = Scopes::of(&[Scope::Check, Scope::Settle]);
+const FOR_ADMINISTRATORS: Scopes = Scopes::of(&[Scope::Admin]);
 
 /// A protocol, and where it is spoken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Door {
-    pub(super) protocol: &'static str,
+    pub(super) name: &'static str,
     pub(super) address: SocketAddr,
 }
 
 /// Listens wherever the settings say.
-pub(super) fn open<S: Store>(server: &mut Server<S>, settings: &Settings) -> Result<Vec<Door>, Failure> {
-    let Settings { http, resp, .. } = settings;
-    let (mut doors, metrics) = (Vec::new(), metrics(settings));
-    if let Some(address) = http.address {
-        let api = HttpApi::new(metrics.clone()).limits(limits(http));
-        doors.push(listen(server, "http", address, HttpProtocol::new(api))?);
-    }
-    if let Some(address) = resp.address {
-        let protocol =
-            Resp::new().metrics(&metrics).idle_timeout(resp.idle_timeout).slow_timeout(resp.slow_timeout);
-        doors.push(listen(server, "resp", address, protocol)?);
-    }
-    if doors.is_empty() {
-        return Err(Failure::Usage(
-            "there is nothing to listen on: give --http-address or --resp-address".to_owned(),
-        ));
-    }
-    Ok(doors)
+pub(super) fn open<S: Store>(
+    server: &mut Server<S>,
+    guard: &Guard,
+    settings: &Settings,
+) -> Result<Vec<Door>, Failure> {
+    let Settings { http, grpc, resp, admin, .. } = settings;
+    let metrics = metrics(settings);
+    let envoy = RlsOptions { headers: grpc.headers, dynamic_metadata: grpc.dynamic_metadata };
+    let api = |scopes| HttpApi::new(metrics.clone()).limits(limits(http)).scopes(scopes);
+    let redis = Resp::new()
+        .metrics(&metrics)
+        .scopes(guard.scopes_at(resp.address))
+        .idle_timeout(resp.idle_timeout)
+        .slow_timeout(resp.slow_timeout);
+    let mut opening = Opening { server, tls: guard.tls(), doors: Vec::new() };
+    opening.listen("http", http.address, HttpProtocol::new(api(FOR_SERVICES).rls(envoy)))?;
+    opening.listen("grpc", grpc.address, RlsProtocol::new(&metrics).options(envoy))?;
+    opening.listen("resp", resp.address, redis)?;
+    opening.listen("admin", admin.address, HttpProtocol::new(api(FOR_ADMINISTRATORS)))?;
+    Ok(opening.doors)
 }
 
-fn listen<S: Store>(
-    server: &mut Server<S>,
-    name: &'static str,
-    address: SocketAddr,
-    protocol: impl Protocol<S>,
-) -> Result<Door, Failure> {
-    let listening = server.listen(address, protocol, None);
-    let failed = listening
-        .as_ref()
-        .err()
-        .map(|error| format!("cannot listen on {address}, as --{name}-address says: {error}"));
-    let address = listening.or_fault(failed.unwrap_or_default())?;
-    tracing::info!(protocol = name, %address, "listening");
-    Ok(Door { protocol: name, address })
+/// A server whose doors are being opened.
+struct Opening<'s, S: Store> {
+    server: &'s mut Server<S>,
+    tls: Option<Arc<Tls>>,
+    doors: Vec<Door>,
+}
+
+impl<S: Store> Opening<'_, S> {
+    fn listen(
+        &mut self,
+        name: &'static str,
+        address: Option<SocketAddr>,
+        protocol: impl Protocol<S>,
+    ) -> Result<(), Failure> {
+        let Some(address) = address else { return Ok(()) };
+        let listening = self.server.listen(address, protocol, self.tls.clone());
+        let failed = listening
+            .as_ref()
+            .err()
+            .map(|error| format!("cannot listen on {address}, as --{name}-address says: {error}"));
+        let address = listening.or_fault(failed.unwrap_or_default())?;
+        tracing::info!(protocol = name, %address, "listening");
+        self.doors.push(Door { name, address });
+        Ok(())
+    }
 }
 
 fn metrics(settings: &Settings) -> Metrics {

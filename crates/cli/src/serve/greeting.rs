@@ -13,14 +13,13 @@ pub(super) fn greeting<S: Store>(engine: &Engine<S>, doors: &[Door], settings: &
     let (origin, limits) = (engine.status().origin, engine.loaded().policy().limits().len());
     let mut text =
         format!("tollgate {} serves {limits} limits of {}\n", env!("CARGO_PKG_VERSION"), origin.name);
-    for Door { protocol, address } in doors {
-        let scheme = if *protocol == "resp" { "redis" } else { protocol };
-        let _ = writeln!(text, "  {protocol:<5} {scheme}://{address}");
+    for Door { name, address } in doors {
+        let _ = writeln!(text, "  {name:<5} {}://{address}", scheme(name, settings));
     }
     let program = std::env::args().next().unwrap_or_else(|| "tollgate".to_owned());
     text.push_str("\nTo try:\n");
-    for door in doors {
-        let _ = writeln!(text, "  {}", command(door));
+    for command in doors.iter().filter_map(|door| command(door, settings)) {
+        let _ = writeln!(text, "  {command}");
     }
     let _ = match &settings.policy {
         Some(path) => writeln!(text, "  {program} policy check {}", path.display()),
@@ -29,14 +28,41 @@ pub(super) fn greeting<S: Store>(engine: &Engine<S>, doors: &[Door], settings: &
     text
 }
 
-/// What to type to be answered there.
-fn command(door: &Door) -> String {
+fn scheme(name: &str, settings: &Settings) -> &'static str {
+    match (name, settings.tls.certificate.is_some()) {
+        ("resp", false) => "redis",
+        ("resp", true) => "rediss",
+        ("grpc", false) => "grpc",
+        ("grpc", true) => "grpcs",
+        (_, false) => "http",
+        (_, true) => "https",
+    }
+}
+
+/// What to type to be answered there. What only the caller knows is in capitals.
+fn command(door: &Door, settings: &Settings) -> Option<String> {
     let address = reachable(door.address);
-    match door.protocol {
-        "resp" => format!("redis-cli -h {} -p {} TG.CHECK ip 10.0.0.7", address.ip(), address.port()),
-        _ => format!(
-            "curl -i http://{address}/v1/check -H 'content-type: application/json' -d '{{\"descriptor\": {{\"ip\": \"10.0.0.7\"}}}}'"
-        ),
+    let (tls, has_keys) = (&settings.tls, settings.keys.file.is_some());
+    let authority = if tls.certificate.is_some() { " --cacert CA.pem" } else { "" };
+    let certificate = if tls.require_client { " --cert CLIENT.pem --key CLIENT-KEY.pem" } else { "" };
+    match door.name {
+        "http" => {
+            let token = if has_keys { " -H 'authorization: Bearer TOKEN'" } else { "" };
+            Some(format!(
+                "curl -i{authority}{certificate} {}://{address}/v1/check{token} -H 'content-type: application/json' \
+                 -d '{{\"descriptor\": {{\"ip\": \"10.0.0.7\"}}}}'",
+                scheme(door.name, settings)
+            ))
+        }
+        "resp" => {
+            let encrypted = if authority.is_empty() { "" } else { " --tls" };
+            let token = if has_keys { " -a TOKEN" } else { "" };
+            let (host, port) = (address.ip(), address.port());
+            Some(format!(
+                "redis-cli -h {host} -p {port}{encrypted}{authority}{certificate}{token} TG.CHECK ip 10.0.0.7"
+            ))
+        }
+        _ => None,
     }
 }
 
@@ -58,26 +84,61 @@ mod tests {
     use crate::policy;
     use crate::settings::{Given, resolve};
 
-    #[test]
-    fn it_says_where_and_what_to_try() {
-        let settings = resolve(&Given::default()).unwrap().settings;
+    fn text(flags: &[(&'static str, &str)], doors: &[(&'static str, &str)]) -> String {
+        let flags = flags.iter().map(|(key, text)| (*key, (*text).to_owned())).collect();
+        let settings = resolve(&Given { flags, ..Given::default() }).unwrap().settings;
         let (policy, origin) = policy::read(None).unwrap();
         let engine = Engine::new(MemoryStore::new(), policy, origin);
-        let door = |protocol, address: &str| Door { protocol, address: address.parse().unwrap() };
-        let doors = [door("http", "0.0.0.0:8080"), door("resp", "[::]:6380")];
-        let text = greeting(&engine, &doors, &settings);
+        let door = |(name, address): &(&'static str, &str)| Door { name, address: address.parse().unwrap() };
+        greeting(&engine, &doors.iter().map(door).collect::<Vec<_>>(), &settings)
+    }
+
+    #[test]
+    fn it_says_where_and_what_to_try() {
+        let doors =
+            [("http", "0.0.0.0:8080"), ("grpc", "0.0.0.0:8081"), ("resp", "[::]:6380"), ("admin", "[::1]:1")];
+        let text = text(&[], &doors);
         let (said, tries) = text.split_once("\n\nTo try:\n").unwrap();
+        let lines: Vec<&str> = said.lines().collect();
         assert_eq!(
-            said,
-            format!(
-                "tollgate {} serves 4 limits of built-in policy\n  http  http://0.0.0.0:8080\n  resp  redis://[::]:6380",
-                env!("CARGO_PKG_VERSION")
-            )
+            lines[0],
+            format!("tollgate {} serves 4 limits of built-in policy", env!("CARGO_PKG_VERSION"))
+        );
+        assert_eq!(
+            lines[1..],
+            [
+                "  http  http://0.0.0.0:8080",
+                "  grpc  grpc://0.0.0.0:8081",
+                "  resp  redis://[::]:6380",
+                "  admin http://[::1]:1"
+            ]
         );
         let tries: Vec<&str> = tries.lines().collect();
         assert_eq!(tries.len(), 3);
-        assert!(tries[0].starts_with("  curl -i http://127.0.0.1:8080/v1/check "), "{text}");
+        assert!(tries[0].starts_with("  curl -i http://127.0.0.1:8080/v1/check -H 'content-type"), "{text}");
         assert_eq!(tries[1], "  redis-cli -h ::1 -p 6380 TG.CHECK ip 10.0.0.7");
         assert!(tries[2].ends_with(" policy check"), "{text}");
+    }
+
+    #[test]
+    fn where_callers_must_prove_who_they_are_it_says_how() {
+        let flags = [
+            ("tls.certificate", "c.pem"),
+            ("tls.key", "k.pem"),
+            ("tls.client_authorities", "a.pem"),
+            ("tls.require_client", "true"),
+            ("keys.file", "keys.toml"),
+        ];
+        let text = text(&flags, &[("http", "127.0.0.1:1"), ("grpc", "127.0.0.1:2"), ("resp", "127.0.0.1:3")]);
+        for expected in [
+            "  http  https://127.0.0.1:1\n",
+            "  grpc  grpcs://127.0.0.1:2\n",
+            "  resp  rediss://127.0.0.1:3\n",
+            "  curl -i --cacert CA.pem --cert CLIENT.pem --key CLIENT-KEY.pem https://127.0.0.1:1/v1/check \
+             -H 'authorization: Bearer TOKEN' -H ",
+            "  redis-cli -h 127.0.0.1 -p 3 --tls --cacert CA.pem --cert CLIENT.pem --key CLIENT-KEY.pem -a TOKEN TG.CHECK",
+        ] {
+            assert!(text.contains(expected), "{expected} is not in {text}");
+        }
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Signals {
 /// What a signal means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// To load the policy again.
+    /// To read all files again.
     Reload,
     /// To stop, by the signal of that name.
     Stop(&'static str),

@@ -37,12 +37,13 @@ pub(super) fn markdown() -> String {
     text
 }
 
-/// What is in force, as a file of settings that says the same.
+/// What is in force, as a file of settings that says the same, but for passwords.
 pub(super) fn effective(resolved: &Resolved) -> String {
     let mut text = String::new();
     for (setting, (value, origin)) in all().iter().zip(&resolved.sources) {
+        let value = (setting.shown)(value);
         let line =
-            format!("{} = {}", setting.key, TomlStringBuilder::new(value).as_default().to_toml_value());
+            format!("{} = {}", setting.key, TomlStringBuilder::new(&value).as_default().to_toml_value());
         let _ = match origin {
             Origin::Default => writeln!(text, "{line}"),
             origin => writeln!(text, "{line:<50} # {origin}"),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::PREFIX;
+use super::store::Store;
 use super::value::{Choice, Count, OneOf, Size, Value};
 
 /// Everything that can be set.
@@ -14,11 +15,16 @@ pub(crate) struct Settings {
     pub(crate) workers: Count<0, 1024>,
     pub(crate) max_connections: Count<1, 1_000_000>,
     pub(crate) drain: Duration,
-    pub(crate) store: OneOf<Store>,
+    pub(crate) store: Store,
     pub(crate) memory: Memory,
+    pub(crate) redis: Redis,
     pub(crate) snapshot: Snapshot,
     pub(crate) http: Http,
+    pub(crate) grpc: Grpc,
     pub(crate) resp: Resp,
+    pub(crate) admin: Admin,
+    pub(crate) tls: Tls,
+    pub(crate) keys: Keys,
     pub(crate) metrics: Metrics,
     pub(crate) log: Log,
 }
@@ -39,12 +45,41 @@ pub(crate) struct Http {
     pub(crate) write_timeout: Duration,
 }
 
+/// Envoy's rate limit service.
+#[derive(Debug, Default)]
+pub(crate) struct Grpc {
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) headers: bool,
+    pub(crate) dynamic_metadata: bool,
+}
+
 /// The protocol of Redis.
 #[derive(Debug, Default)]
 pub(crate) struct Resp {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) idle_timeout: Duration,
     pub(crate) slow_timeout: Duration,
+}
+
+/// What is for those who run it.
+#[derive(Debug, Default)]
+pub(crate) struct Admin {
+    pub(crate) address: Option<SocketAddr>,
+}
+
+/// Where certificates are found.
+#[derive(Debug, Default)]
+pub(crate) struct Tls {
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) client_authorities: Option<PathBuf>,
+    pub(crate) require_client: bool,
+}
+
+/// Who may do what.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// What is measured.
@@ -63,6 +98,12 @@ pub(crate) struct Memory {
     pub(crate) sweep_every: Option<Duration>,
 }
 
+/// The store in Redis.
+#[derive(Debug, Default)]
+pub(crate) struct Redis {
+    pub(crate) timeout: Duration,
+}
+
 /// What outlives the process.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
@@ -79,6 +120,10 @@ pub(crate) struct Log {
 
 /// Every setting, in the order of the help and the docs.
 pub(crate) fn all() -> Vec<Setting> {
+    [service(), protocols(), access(), store(), told()].into_iter().flatten().collect()
+}
+
+fn service() -> Vec<Setting> {
     vec![
         of("policy", "none", "The policy: a file, or a folder of them; none is the built-in one", |to| {
             &mut to.policy
@@ -90,7 +135,17 @@ pub(crate) fn all() -> Vec<Setting> {
         of("drain", "20s", "How long connections may take to end when it is told to stop", |to| {
             &mut to.drain
         }),
-        of("store", "memory", "Where counters are kept", |to| &mut to.store),
+        of(
+            "store",
+            "memory",
+            "Where counters are kept: in this process, or in Redis or Valkey, shared by many",
+            |to| &mut to.store,
+        ),
+    ]
+}
+
+fn protocols() -> Vec<Setting> {
+    vec![
         of("http.address", "127.0.0.1:8080", "Where HTTP is spoken; port 0 lets the system choose", |to| {
             &mut to.http.address
         }),
@@ -115,6 +170,21 @@ pub(crate) fn all() -> Vec<Setting> {
             &mut to.http.write_timeout
         }),
         of(
+            "grpc.address",
+            "127.0.0.1:8081",
+            "Where Envoy's rate limit service is spoken, over gRPC; port 0 lets the system choose",
+            |to| &mut to.grpc.address,
+        ),
+        of("grpc.headers", "false", "Whether it has Envoy add RateLimit fields to responses", |to| {
+            &mut to.grpc.headers
+        }),
+        of(
+            "grpc.dynamic_metadata",
+            "false",
+            "Whether it tells other filters of Envoy what was asked, and what limits say of themselves",
+            |to| &mut to.grpc.dynamic_metadata,
+        ),
+        of(
             "resp.address",
             "127.0.0.1:6380",
             "Where the protocol of Redis is spoken; port 0 lets the system choose",
@@ -129,6 +199,44 @@ pub(crate) fn all() -> Vec<Setting> {
             "How long a command may take to come, and its answer to be taken",
             |to| &mut to.resp.slow_timeout,
         ),
+    ]
+}
+
+fn access() -> Vec<Setting> {
+    vec![
+        of(
+            "admin.address",
+            "127.0.0.1:8082",
+            "Where limits, keys, policy and metrics are shown, and keys reset, over HTTP; others can reach it only if they must prove who they are",
+            |to| &mut to.admin.address,
+        ),
+        of(
+            "tls.certificate",
+            "none",
+            "Our certificate and those that lead from it to an authority, in a PEM file: with it, everything is spoken over TLS",
+            |to| &mut to.tls.certificate,
+        ),
+        of("tls.key", "none", "Its private key, in a PEM file", |to| &mut to.tls.key),
+        of(
+            "tls.client_authorities",
+            "none",
+            "The authorities whose certificates callers may show, in a PEM file",
+            |to| &mut to.tls.client_authorities,
+        ),
+        of("tls.require_client", "false", "Whether callers without a certificate are turned away", |to| {
+            &mut to.tls.require_client
+        }),
+        of(
+            "keys.file",
+            "none",
+            "Who may do what, by token or certificate, in a TOML file: without it, everybody may do everything",
+            |to| &mut to.keys.file,
+        ),
+    ]
+}
+
+fn store() -> Vec<Setting> {
+    vec![
         of("memory.max_keys", "none", "Keys that are remembered at most", |to| &mut to.memory.max_keys),
         of("memory.max_bytes", "1GiB", "Memory that counters take at most, about", |to| {
             &mut to.memory.max_bytes
@@ -152,12 +260,23 @@ pub(crate) fn all() -> Vec<Setting> {
             |to| &mut to.memory.sweep_every,
         ),
         of(
+            "redis.timeout",
+            "25ms",
+            "How long Redis may take to answer; then each limit decides by its if_store_fails",
+            |to| &mut to.redis.timeout,
+        ),
+        of(
             "snapshot.folder",
             "none",
             "Where the counters are saved at the end, and restored from at the start",
             |to| &mut to.snapshot.folder,
         ),
         of("snapshot.every", "5min", "How often they are saved meanwhile", |to| &mut to.snapshot.every),
+    ]
+}
+
+fn told() -> Vec<Setting> {
+    vec![
         of("metrics.compat", "none", "Whose names of metrics are told beside ours", |to| {
             &mut to.metrics.compat
         }),
@@ -178,6 +297,8 @@ pub(crate) struct Setting {
     pub(crate) default: &'static str,
     /// What it is for.
     pub(crate) help: &'static str,
+    /// What may be told of a text that was given.
+    pub(crate) shown: fn(&str) -> String,
     set: Box<Set>,
 }
 
@@ -192,7 +313,15 @@ fn of<V: Value + 'static>(
     place: fn(&mut Settings) -> &mut V,
 ) -> Setting {
     let set = move |to: &mut Settings, text: &str| V::read(text).map(|value| *place(to) = value).is_some();
-    Setting { key, value: V::NAME, expected: V::expected(), default, help, set: Box::new(set) }
+    Setting {
+        key,
+        value: V::NAME,
+        expected: V::expected(),
+        default,
+        help,
+        shown: V::shown,
+        set: Box::new(set),
+    }
 }
 
 impl Setting {
@@ -211,8 +340,13 @@ impl Setting {
         match self.key.split_once('.') {
             None => "Service",
             Some(("http", _)) => "HTTP",
+            Some(("grpc", _)) => "Envoy's rate limit service",
             Some(("resp", _)) => "Redis protocol",
+            Some(("admin", _)) => "Administration",
+            Some(("tls", _)) => "TLS",
+            Some(("keys", _)) => "Keys",
             Some(("memory", _)) => "Store in memory",
+            Some(("redis", _)) => "Store in Redis",
             Some(("snapshot", _)) => "Snapshots",
             Some(("metrics", _)) => "Metrics",
             Some(("log", _)) => "Log",
@@ -223,20 +357,12 @@ impl Setting {
     /// Sets it to what a text says, or tells what would be right.
     pub(crate) fn set(&self, to: &mut Settings, text: &str) -> Result<(), String> {
         let is_set = (self.set)(to, text);
-        if is_set { Ok(()) } else { Err(format!("expected {}, found {text:?}", self.expected)) }
+        if is_set {
+            Ok(())
+        } else {
+            Err(format!("expected {}, found {:?}", self.expected, (self.shown)(text)))
+        }
     }
-}
-
-/// Where counters are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Store {
-    #[default]
-    Memory,
-}
-
-impl Choice for Store {
-    const NAME: &'static str = "STORE";
-    const ALL: &'static [(&'static str, Self)] = &[("memory", Self::Memory)];
 }
 
 /// What happens to new keys when there is no room.

@@ -87,7 +87,8 @@ fn all_mistakes_are_told_at_once_each_with_its_place() {
         format!("{path}:6:10: log.format: expected one value, found several"),
         format!("{path}:8:1: unknown setting \"lgo.level\""),
         "= help: did you mean \"log.level\"?".to_owned(),
-        "TOLLGATE_STORE: expected memory, found \"disk\"".to_owned(),
+        "TOLLGATE_STORE: expected memory; or redis://host:6379, ".to_owned(),
+        "and rediss for TLS, found \"disk\"".to_owned(),
         "--drain: expected a time such as 500ms, 30s, 5min or 1h, up to 365 days, found \"20\"".to_owned(),
         "TOLLGATE_DRAIN: expected a time such as 500ms, 30s, 5min or 1h, up to 365 days, found \"soon\""
             .to_owned(),
@@ -132,6 +133,42 @@ fn a_variable_that_is_not_text_is_a_mistake() {
     let variables = vec![("TOLLGATE_POLICY".into(), OsString::from_vec(vec![b'a', 0xff]))];
     let told = mistakes(&Given { variables, ..Given::default() });
     assert_eq!(told, "TOLLGATE_POLICY: expected text, found something that is not UTF-8");
+}
+
+#[test]
+fn settings_that_do_not_go_together_are_told_with_both_names() {
+    let (certificate, key, authorities) =
+        (("tls.certificate", "c"), ("tls.key", "k"), ("tls.client_authorities", "a"));
+    let (required, keys) = (("tls.require_client", "true"), ("keys.file", "keys.toml"));
+    let admin = |address| ("admin.address", address);
+    for (flags, expected) in [
+        (&[certificate][..], "tls.certificate is given without tls.key"),
+        (&[key], "tls.key is given without tls.certificate"),
+        (&[authorities], "tls.client_authorities is given without tls.certificate"),
+        (&[certificate, key, required], "tls.require_client is given without tls.client_authorities"),
+        (&[admin("0.0.0.0:1")], "admin.address is 0.0.0.0:1, which others can reach"),
+        (
+            &[admin("[::]:1"), certificate, key, authorities],
+            "admin.address is [::]:1, which others can reach",
+        ),
+    ] {
+        let told = mistakes(&given(flags, &[], None));
+        assert!(told.starts_with(expected) && !told.contains('\n'), "{told}");
+    }
+    for flags in [
+        &[certificate, key, authorities, required, admin("0.0.0.0:1")][..],
+        &[keys, admin("0.0.0.0:1")],
+        &[admin("127.9.9.9:1")],
+        &[admin("[::1]:1")],
+        &[admin("[::ffff:127.0.0.1]:1")],
+        &[admin("none"), certificate, key],
+    ] {
+        assert!(resolve(&given(flags, &[], None)).is_ok(), "{flags:?}");
+    }
+    let all = [key, required, admin("0.0.0.0:1"), ("http.address", "none"), ("grpc.address", "none")];
+    let told = mistakes(&given(&[&all[..], &[("resp.address", "none")]].concat(), &[], None));
+    assert_eq!(told.split("\n\n").count(), 3, "{told}");
+    assert!(told.ends_with("--http-address, --grpc-address or --resp-address"), "{told}");
 }
 
 #[test]

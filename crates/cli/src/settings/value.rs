@@ -14,6 +14,11 @@ pub(crate) trait Value: Sized {
 
     /// None if it is something else.
     fn read(text: &str) -> Option<Self>;
+
+    /// What may be told of a text that was given, right or wrong: a password may not.
+    fn shown(text: &str) -> String {
+        text.to_owned()
+    }
 }
 
 /// A number within bounds.
@@ -116,6 +121,18 @@ impl Value for PathBuf {
 
     fn read(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self::from(text))
+    }
+}
+
+impl Value for bool {
+    const NAME: &'static str = "BOOL";
+
+    fn expected() -> String {
+        "true or false".to_owned()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
     }
 }
 

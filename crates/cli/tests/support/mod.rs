@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod certificates;
+pub(crate) mod grpc;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How long anything may take.
@@ -22,9 +25,18 @@ pub(crate) fn tollgate() -> Command {
     command
 }
 
-/// Runs it to its end: the code, and what it wrote.
+/// Runs it to its end, which must come: the code, and what it wrote.
 pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
-    ended(&tollgate().args(arguments).output().expect("it starts"))
+    let mut command = tollgate();
+    let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("it starts");
+    let (id, (tell, told)) = (child.id().to_string(), mpsc::channel());
+    thread::spawn(move || tell.send(child.wait_with_output()));
+    let output = told.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let _ = Command::new("kill").arg(id).status();
+        panic!("it does not end: {arguments:?}")
+    });
+    ended(&output.expect("it can be waited for"))
 }
 
 pub(crate) fn ended(output: &Output) -> (i32, String, String) {
@@ -49,22 +61,39 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("it never came about that {what}");
 }
 
+/// Ports that the system chooses.
+const ANYWHERE: [&str; 4] = [
+    "--http-address=127.0.0.1:0",
+    "--grpc-address=127.0.0.1:0",
+    "--resp-address=127.0.0.1:0",
+    "--admin-address=127.0.0.1:0",
+];
+
 /// A service that runs until it is dropped.
 pub(crate) struct Service {
     child: Child,
     pub(crate) http: SocketAddr,
+    pub(crate) grpc: SocketAddr,
     pub(crate) resp: SocketAddr,
+    pub(crate) admin: SocketAddr,
     /// What it said when it began.
     pub(crate) greeting: String,
     log: Arc<Mutex<String>>,
+    /// Who reads the log, to its end.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Service {
-    /// Starts one on ports that the system chooses.
+    /// Starts one, on ports that the system chooses where nothing else is said.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = tollgate();
-        command.args(["serve", "--http-address=127.0.0.1:0", "--resp-address=127.0.0.1:0", "--workers=2"]);
-        Self::of(command.args(arguments))
+        let is_said = |flag: &&str| {
+            let (name, _) = flag.split_once('=').unwrap();
+            arguments.iter().any(|argument| argument.starts_with(name))
+        };
+        command.args(["serve", "--workers=2"]).args(arguments);
+        command.args(ANYWHERE.iter().filter(|flag| !is_said(flag)));
+        Self::of(&mut command)
     }
 
     /// Starts what a command says, and waits until it listens.
@@ -72,25 +101,31 @@ impl Service {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let log = Arc::new(Mutex::new(String::new()));
         let (lines, kept) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
                 let mut log = kept.lock().unwrap();
                 *log = format!("{log}{line}\n");
             }
         });
         let greeting = greeting(BufReader::new(child.stdout.take().unwrap()));
-        let address = |scheme: &str| {
-            let found = greeting.lines().find_map(|line| line.trim().split_once(&format!(" {scheme}://")));
-            found.map_or("127.0.0.1:0".parse().unwrap(), |(_, address)| {
-                address.parse().expect("a real address")
-            })
+        // A line such as "  http  http://127.0.0.1:8080".
+        let address = |name: &str| {
+            let line = greeting.lines().find(|line| line.trim_start().starts_with(&format!("{name} ")));
+            let address =
+                line.and_then(|line| line.split_once("://")).map_or("127.0.0.1:0", |(_, address)| address);
+            address.parse().expect("a real address")
         };
-        let (http, resp) = (address("http"), address("redis"));
-        Self { child, http, resp, greeting, log }
+        let [http, grpc, resp, admin] = ["http", "grpc", "resp", "admin"].map(address);
+        Self { child, http, grpc, resp, admin, greeting, log, reader: Some(reader) }
     }
 
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until the log says something: it is read beside everything else.
+    pub(crate) fn tells(&self, what: &str) {
+        until(&format!("the log tells {what:?}"), || self.log().contains(what));
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -105,9 +140,7 @@ impl Service {
             status = self.child.try_wait().expect("it can be waited for");
             status.is_some()
         });
-        // The reader of the log has heard everything when nothing more comes.
-        let mut before = None;
-        until("the log is complete", || before.replace(self.log()) == Some(self.log()));
+        self.reader.take().map(JoinHandle::join).transpose().expect("it has read the log to its end");
         (status.and_then(|status| status.code()), self.log())
     }
 
@@ -115,20 +148,26 @@ impl Service {
         connect(self.http).expect("it listens")
     }
 
-    /// A whole HTTP exchange: the status and the body.
-    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+    /// A connection with a check on it that surely is in hand: it has been asked for the body, of which nothing was sent.
+    pub(crate) fn begin_check(&self, body: &str) -> TcpStream {
+        const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
         let mut stream = self.connect();
-        stream.write_all(request(method, path, body).as_bytes()).unwrap();
-        answer(&mut stream)
+        let head = request("POST", "/v1/check", body).replace("host:", "expect: 100-continue\r\nhost:");
+        stream.write_all(&head.as_bytes()[..head.len() - body.len()]).unwrap();
+        let mut asked = [0; GO_ON.len()];
+        stream.read_exact(&mut asked).expect("it asks for the body");
+        assert_eq!(asked, GO_ON);
+        stream
     }
 
     /// The status of a check.
     pub(crate) fn check(&self, descriptor: &str) -> u16 {
-        self.ask("POST", "/v1/check", &format!("{{\"descriptor\": {descriptor}}}")).0
+        ask(self.http, "POST", "/v1/check", &format!("{{\"descriptor\": {descriptor}}}")).0
     }
 
+    /// What those who run it are shown.
     pub(crate) fn get(&self, path: &str) -> String {
-        let (status, body) = self.ask("GET", path, "");
+        let (status, body) = ask(self.admin, "GET", path, "");
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
@@ -173,6 +212,13 @@ pub(crate) fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     Ok(stream)
+}
+
+/// A whole HTTP exchange: the status and the body.
+pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut stream = connect(address).expect("it listens");
+    stream.write_all(request(method, path, body).as_bytes()).unwrap();
+    answer(&mut stream)
 }
 
 pub(crate) fn request(method: &str, path: &str, body: &str) -> String {

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use tollgate::Tick;
 
-/// How many calls in a row must fail before the store is left alone.
+/// How many calls in a row must fail before the store is left alone, and for how long they must have. A part of a cluster may
+/// be gone: then some fail, but never all for so long.
 const ENOUGH: u32 = 5;
+const LONG_ENOUGH: Duration = Duration::from_millis(50);
 /// How long it is left alone at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
@@ -16,7 +18,7 @@ const ALL_WELL: u32 = 256;
 ///
 /// Closed, all are. After [`ENOUGH`] failures in a row it opens: none are, for a pause, which grows with every attempt that
 /// fails. Then one is tried; with each that succeeds twice as many may be under way, so that a store that has just come back is
-/// not run over by everybody at once.
+/// not run over by everybody at once, and half as many with each that fails.
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: State,
@@ -27,10 +29,21 @@ pub(super) struct Breaker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Closed { failures: u32 },
-    Open { until: Tick },
-    Trying { under_way: u32, most: u32 },
+    /// How many failed in a row, and since when.
+    Closed {
+        failures: u32,
+        since: Tick,
+    },
+    Open {
+        until: Tick,
+    },
+    Trying {
+        under_way: u32,
+        most: u32,
+    },
 }
+
+const CLOSED: State = State::Closed { failures: 0, since: Tick::ZERO };
 
 /// A call that is tried, and when that was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +64,7 @@ pub(super) enum End {
 
 impl Breaker {
     pub(super) fn new() -> Self {
-        Self { state: State::Closed { failures: 0 }, epoch: 0, pause: FIRST_PAUSE }
+        Self { state: CLOSED, epoch: 0, pause: FIRST_PAUSE }
     }
 
     /// Whether a call may be tried now.
@@ -72,13 +85,19 @@ impl Breaker {
             return;
         }
         match (&mut self.state, end) {
-            (State::Closed { failures }, End::Answered) => *failures = 0,
-            (State::Closed { failures }, End::Failed) => {
-                *failures += 1;
-                if *failures >= ENOUGH {
+            (State::Closed { failures, .. }, End::Answered) => *failures = 0,
+            (State::Closed { failures, since }, End::Failed) => {
+                if *failures == 0 {
+                    *since = now;
+                }
+                *failures = failures.saturating_add(1);
+                if *failures >= ENOUGH && now.since(*since) >= LONG_ENOUGH {
                     self.pause = FIRST_PAUSE;
                     self.open(now, jitter);
                 }
+            }
+            (State::Trying { under_way, most }, End::Failed) if *most > 1 => {
+                (*under_way, *most) = (*under_way - 1, *most / 2);
             }
             (State::Trying { .. }, End::Failed) => {
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -87,7 +106,7 @@ impl Breaker {
             (State::Trying { under_way, most }, End::Answered) => {
                 (*under_way, *most) = (*under_way - 1, *most * 2);
                 if *most >= ALL_WELL {
-                    self.change(State::Closed { failures: 0 });
+                    self.change(CLOSED);
                 }
             }
             (State::Trying { under_way, .. }, End::Abandoned) => *under_way -= 1,
@@ -117,18 +136,26 @@ mod tests {
     use super::*;
 
     fn at(millis: u64) -> Tick {
-        Tick::default() + Duration::from_millis(millis)
+        BEFORE + Duration::from_millis(50 + millis)
     }
+
+    /// 50 ms before time zero.
+    const BEFORE: Tick = Tick::from_nanos(1_000_000_000);
 
     /// A breaker that has just opened, at time zero, for 50 ms.
     fn opened() -> Breaker {
         let mut breaker = Breaker::new();
-        for _ in 0..5 {
-            let attempt = breaker.attempt(at(0)).unwrap();
-            breaker.ended(attempt, End::Failed, at(0), 1.0);
+        fail_for_50_ms(&mut breaker, 1.0);
+        breaker
+    }
+
+    /// Five failures, the last of them at time zero.
+    fn fail_for_50_ms(breaker: &mut Breaker, jitter: f64) {
+        for now in [BEFORE, at(0), at(0), at(0), at(0)] {
+            let attempt = breaker.attempt(now).unwrap();
+            breaker.ended(attempt, End::Failed, now, jitter);
         }
         assert!(!breaker.is_closed());
-        breaker
     }
 
     #[test]
@@ -137,13 +164,56 @@ mod tests {
         for end in
             [[End::Failed; 4].as_slice(), &[End::Answered], &[End::Failed; 4], &[End::Abandoned]].concat()
         {
-            let attempt = breaker.attempt(at(0)).unwrap();
-            breaker.ended(attempt, end, at(0), 1.0);
+            let attempt = breaker.attempt(BEFORE).unwrap();
+            breaker.ended(attempt, end, BEFORE, 1.0);
         }
         assert!(breaker.is_closed());
         let attempt = breaker.attempt(at(0)).unwrap();
         breaker.ended(attempt, End::Failed, at(0), 1.0);
         assert!(!breaker.is_closed() && breaker.attempt(at(49)).is_none());
+    }
+
+    #[test]
+    fn many_failures_within_50_ms_do_not_open_it() {
+        let mut breaker = Breaker::new();
+        let mut fail = |now: Tick| {
+            let attempt = breaker.attempt(now).unwrap();
+            breaker.ended(attempt, End::Failed, now, 1.0);
+            breaker.is_closed()
+        };
+        assert!((0..50).all(|millis| fail(BEFORE + Duration::from_millis(millis))));
+        assert!(!fail(BEFORE + Duration::from_millis(50)));
+    }
+
+    /// A third of a cluster is gone: one call in three fails.
+    #[test]
+    fn while_most_calls_succeed_it_never_opens_and_if_it_was_open_it_closes() {
+        for mut breaker in [Breaker::new(), opened()] {
+            let (mut untried, was_closed) = (0, breaker.is_closed());
+            for call in 0..3_000 {
+                let now = at(50 + call);
+                match breaker.attempt(now) {
+                    Some(attempt) if call % 3 == 0 => breaker.ended(attempt, End::Failed, now, 1.0),
+                    Some(attempt) => breaker.ended(attempt, End::Answered, now, 1.0),
+                    None => untried += 1,
+                }
+            }
+            assert!(breaker.is_closed());
+            assert!(untried <= if was_closed { 0 } else { 100 }, "{untried}");
+        }
+    }
+
+    #[test]
+    fn with_each_failure_half_as_many_are_tried_and_when_the_only_one_fails_it_opens_again() {
+        let mut breaker = opened();
+        for end in [End::Answered, End::Answered, End::Failed, End::Failed] {
+            let attempt = breaker.attempt(at(50)).unwrap();
+            breaker.ended(attempt, end, at(50), 1.0);
+        }
+        assert_eq!(breaker.state, State::Trying { under_way: 0, most: 1 });
+        let attempt = breaker.attempt(at(50)).unwrap();
+        breaker.ended(attempt, End::Failed, at(50), 1.0);
+        assert!(breaker.attempt(at(149)).is_none() && breaker.attempt(at(150)).is_some());
     }
 
     #[test]
@@ -172,10 +242,7 @@ mod tests {
     #[test]
     fn processes_do_not_come_back_at_the_same_moment() {
         let mut breaker = Breaker::new();
-        for _ in 0..5 {
-            let attempt = breaker.attempt(at(0)).unwrap();
-            breaker.ended(attempt, End::Failed, at(0), 0.0);
-        }
+        fail_for_50_ms(&mut breaker, 0.0);
         assert!(breaker.attempt(at(24)).is_none() && breaker.attempt(at(25)).is_some());
     }
 
@@ -204,8 +271,9 @@ mod tests {
     #[test]
     fn what_was_begun_before_it_opened_neither_closes_nor_opens_it() {
         let mut breaker = Breaker::new();
-        let late: Vec<Attempt> = (0..20).map(|_| breaker.attempt(at(0)).unwrap()).collect();
-        for attempt in &late[..5] {
+        let late: Vec<Attempt> = (0..20).map(|_| breaker.attempt(BEFORE).unwrap()).collect();
+        breaker.ended(late[0], End::Failed, BEFORE, 1.0);
+        for attempt in &late[1..5] {
             breaker.ended(*attempt, End::Failed, at(10), 1.0);
         }
         let before = breaker.state;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use redis::cluster::ClusterClient;
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisResult};
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisResult, TlsMode};
 use tollgate::store::StoreError;
 
+use super::primary::Watch;
 use super::wire::Wire;
 
 /// How long making a connection may take.
@@ -61,9 +62,12 @@ impl Target {
         }
         let sentinels = hosts.iter().map(|host| node(&format!("{scheme}://{host}")));
         let server = node(&format!("{scheme}://{user}localhost/{database}"))?;
-        let node = SentinelNodeConnectionInfo::default()
+        let mut node = SentinelNodeConnectionInfo::default()
             .set_tcp_settings(server.tcp_settings().clone())
             .set_redis_connection_info(server.redis_settings().clone());
+        if is_tls(scheme) {
+            node = node.set_tls_mode(TlsMode::Secure);
+        }
         Ok(Self::Sentinel {
             sentinels: sentinels.collect::<Result<_, _>>()?,
             service: service.to_owned(),
@@ -93,7 +97,11 @@ impl Target {
                     Some(node.clone()),
                     SentinelServerType::Master,
                 )?;
-                client.get_async_connection_with_config(&config).await.map(Wire::to_one)
+                let primary = client.async_get_client().await?;
+                let at = primary.get_connection_info().addr().to_string();
+                let wire =
+                    primary.get_multiplexed_async_connection_with_config(&config).await.map(Wire::to_one)?;
+                Ok(wire.watched_by(Watch::new(sentinels.clone(), service.clone(), at)))
             }
             Self::Cluster(nodes) => {
                 let client = ClusterClient::builder(nodes.clone())
@@ -114,13 +122,30 @@ fn tcp() -> TcpSettings {
 }
 
 fn node(url: &str) -> Result<ConnectionInfo, StoreError> {
-    if url.starts_with("rediss:") || url.starts_with("valkeys:") {
-        return Err(unreadable("TLS is not built in; a tunnel on this machine can speak it for us"));
+    if is_tls(url.split(':').next().unwrap_or_default()) {
+        prepare_tls()?;
     }
     let info = url
         .into_connection_info()
         .map_err(|error| unreadable("it wants a host, as in redis://host:6379").caused_by(error))?;
     Ok(info.set_tcp_settings(tcp()))
+}
+
+fn is_tls(scheme: &str) -> bool {
+    matches!(scheme, "rediss" | "valkeys")
+}
+
+/// Of those who know how to encrypt, the client wants one to be chosen for the whole process; whoever has chosen keeps theirs.
+#[cfg(feature = "tls")]
+#[allow(clippy::unnecessary_wraps, reason = "without the feature it fails")]
+fn prepare_tls() -> Result<(), StoreError> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Ok(())
+}
+
+#[cfg(not(feature = "tls"))]
+fn prepare_tls() -> Result<(), StoreError> {
+    Err(unreadable("TLS is the feature `tls` of tollgate-redis, which is not built in"))
 }
 
 /// The address is not part of it: it may hold a password.
@@ -190,6 +215,34 @@ mod tests {
         assert!(nodes.iter().all(|node| node.redis_settings().username() == Some("u")));
     }
 
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn where_tls_is_not_built_in_that_is_said() {
+        for url in ["rediss://:secret@host", "rediss+cluster://:secret@host", "rediss+sentinel://host/main"] {
+            let error = Target::parse(url).unwrap_err();
+            assert!(!error.is_transient() && error.to_string().contains("which is not built in"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_reaches_every_server() {
+        let is_tls = |node: &ConnectionInfo| {
+            matches!(node.addr(), redis::ConnectionAddr::TcpTls { insecure: false, .. })
+        };
+        let Target::One(one) = Target::parse("rediss://u:p@h:1/3").unwrap() else { panic!("one") };
+        let Target::Cluster(nodes) = Target::parse("rediss+cluster://u:p@a:1,b:2").unwrap() else {
+            panic!("cluster")
+        };
+        let Target::Sentinel { sentinels, node, .. } =
+            Target::parse("rediss+sentinel://a:1,b:2/main").unwrap()
+        else {
+            panic!("sentinel")
+        };
+        assert!(is_tls(&one) && nodes.iter().all(is_tls) && sentinels.iter().all(is_tls));
+        assert!(format!("{node:?}").contains("Secure"), "{node:?}");
+    }
+
     #[test]
     fn what_is_wrong_is_said_without_the_password() {
         let cases = [
@@ -198,7 +251,6 @@ mod tests {
             ("redis+sentinel://:secret@a:1", "the name of the service"),
             ("redis://:secret@", "wants a host"),
             ("redis+cluster://:secret@", "needs a host"),
-            ("rediss://:secret@host", "TLS is not built in"),
         ];
         for (url, why) in cases {
             let error = Target::parse(url).unwrap_err();

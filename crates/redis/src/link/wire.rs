@@ -7,6 +7,8 @@ use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::SingleNodeRoutingInfo;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
+use super::primary::Watch;
+
 /// How often a command that a cluster sends elsewhere is sent again.
 const REDIRECTIONS: u32 = 5;
 
@@ -14,6 +16,8 @@ const REDIRECTIONS: u32 = 5;
 #[derive(Clone)]
 pub(super) struct Wire {
     to: To,
+    /// Knows if another is the primary now.
+    watch: Option<Watch>,
     /// Tells connections apart.
     id: Arc<()>,
 }
@@ -27,11 +31,16 @@ enum To {
 
 impl Wire {
     pub(super) fn to_one(connection: MultiplexedConnection) -> Self {
-        Self { to: To::One(connection), id: Arc::new(()) }
+        Self { to: To::One(connection), watch: None, id: Arc::new(()) }
     }
 
     pub(super) fn to_cluster(connection: ClusterConnection) -> Self {
-        Self { to: To::Cluster(connection), id: Arc::new(()) }
+        Self { to: To::Cluster(connection), watch: None, id: Arc::new(()) }
+    }
+
+    /// The same, as long as it is the primary's.
+    pub(super) fn watched_by(self, watch: Watch) -> Self {
+        Self { watch: Some(watch), ..self }
     }
 
     /// Whether it is the same connection.
@@ -42,6 +51,9 @@ impl Wire {
     /// Asks the server whether it is there. A cluster's client looks after its nodes itself, and one that is gone must not keep us
     /// from the others.
     pub(super) async fn beat(&mut self) -> RedisResult<()> {
+        if let Some(watch) = &mut self.watch {
+            watch.check().await?;
+        }
         match &self.to {
             To::One(_) => self.send(&redis::cmd("PING")).await.map(drop),
             To::Cluster(_) => Ok(()),

@@ -42,11 +42,24 @@ pub struct Access {
     keys: Keys,
     /// The names on the certificate that was shown, if one was.
     certificate: Option<Arc<[String]>>,
+    /// What is served there at all.
+    served: Scopes,
 }
 
 impl Access {
     pub(crate) fn new(keys: Keys, certificate: Option<Vec<String>>) -> Self {
-        Self { keys, certificate: certificate.map(Into::into) }
+        Self { keys, certificate: certificate.map(Into::into), served: Scopes::ALL }
+    }
+
+    /// The same, where nothing but this is served, whoever asks.
+    #[must_use]
+    pub fn within(self, served: Scopes) -> Self {
+        Self { served, ..self }
+    }
+
+    /// Whether nobody needs to prove anything.
+    pub fn is_open(&self) -> bool {
+        self.keys.keyring.load().anonymous() == Scopes::ALL
     }
 
     /// What the caller may do without a token.
@@ -57,11 +70,38 @@ impl Access {
     /// What the caller may do with this token; none if nobody knows it.
     pub fn with_token(&self, token: &[u8]) -> Option<Scopes> {
         let keyring = self.keys.keyring.load();
-        Some(keyring.with_token(token)?.and(self.scopes_by(&keyring)))
+        Some(keyring.with_token(token)?.within(self.served).and(self.scopes_by(&keyring)))
     }
 
     fn scopes_by(&self, keyring: &Keyring) -> Scopes {
         let proven = self.certificate.as_deref().map(|names| names.iter().map(String::as_str));
-        proven.map_or(Scopes::NONE, |names| keyring.with_certificate(names)).and(keyring.anonymous())
+        let granted = proven.map_or(Scopes::NONE, |names| keyring.with_certificate(names));
+        granted.and(keyring.anonymous()).within(self.served)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Scope;
+
+    #[test]
+    fn whoever_asks_gets_no_more_than_is_served() {
+        let keyring = Keyring::new()
+            .token("ops", b"root", Scopes::ALL)
+            .certificate(None, Scopes::ALL)
+            .with_anonymous(Scopes::of(&[Scope::Check, Scope::Admin]));
+        let served = Scopes::of(&[Scope::Check, Scope::Settle]);
+        let (keys, check) = (Keys::new(keyring), Scopes::of(&[Scope::Check]));
+        let stranger = Access::new(keys.clone(), None).within(served);
+        assert_eq!((stranger.scopes(), stranger.is_open()), (check, false));
+        assert_eq!((stranger.with_token(b"root"), stranger.with_token(b"guess")), (Some(served), None));
+        assert_eq!(Access::new(keys, Some(Vec::new())).within(served).scopes(), served);
+        let open = Access::new(Keys::new(Keyring::open()), None).within(check);
+        assert_eq!(
+            (open.scopes(), open.is_open()),
+            (check, true),
+            "what is served is no question of who asks"
+        );
     }
 }

@@ -68,6 +68,12 @@ impl Scopes {
         self.0 & (1 << scope as u8) != 0
     }
 
+    /// Those of these that are among the others.
+    #[must_use]
+    pub const fn within(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
     /// These and the others.
     #[must_use]
     pub const fn and(self, others: Self) -> Self {

@@ -1,5 +1,7 @@
 //! Deciding about some asks.
 
+use std::sync::OnceLock;
+
 use smallvec::SmallVec;
 use tollgate::store::{Hit, Mode, Store, StoreError};
 
@@ -22,6 +24,8 @@ pub(super) struct Case<'a, S: Store> {
     loaded: &'a Loaded<S>,
     notes: &'a Notes,
     asks: &'a [Ask<'a, S>],
+    /// Why the store could not tell. It is then not asked again for this case, so that nobody waits for it twice.
+    failed: OnceLock<StoreError>,
 }
 
 impl<'a, S: Store> Case<'a, S> {
@@ -33,7 +37,7 @@ impl<'a, S: Store> Case<'a, S> {
         asks: &'a [Ask<'a, S>],
     ) -> Result<Self, AskError> {
         notes.read(loaded, mode, asks)?;
-        Ok(Self { engine, loaded, notes, asks })
+        Ok(Self { engine, loaded, notes, asks, failed: OnceLock::new() })
     }
 
     /// What is to be taken all together or not at all.
@@ -62,6 +66,18 @@ impl<'a, S: Store> Case<'a, S> {
         About { ask: want.ask, limit, mode: want.mode, is_shadow, is_quota: want.is_quota }
     }
 
+    /// The ruling, where all that is wanted is to be done together and the store can tell at once. Most calls are such.
+    #[inline]
+    pub(super) fn decide_at_once(&self) -> Option<Ruling<'a>> {
+        let (mode, wants) = self.notes.wants.together()?;
+        let hits = self.hits(wants);
+        let answer = self.engine.store().decide_now(mode, &hits)?.ok()?; // an error has taken nothing
+        let of = |hit: usize| self.about(&wants[hit], false);
+        let ruling = Ruling::new(findings(&answer, mode, Basis::Store, of).collect());
+        ruling.count();
+        Some(ruling)
+    }
+
     /// What the limits of `wants` say, whoever decides.
     pub(super) async fn decide(&self, mode: Mode, wants: &[Want]) -> Findings<'a> {
         self.decide_as(mode, wants, false).await
@@ -73,10 +89,26 @@ impl<'a, S: Store> Case<'a, S> {
             return Findings::new();
         }
         let of = |hit: usize| self.about(&wants[hit], is_shadow);
+        if let Some(error) = self.failed.get() {
+            return self.fall_back(mode, &hits, error, of);
+        }
         match self.engine.store().decide(mode, &hits).await {
             Ok(answer) => findings(&answer, mode, Basis::Store, of).collect(),
-            Err(error) => self.fall_back(mode, &hits, &error, of),
+            Err(error) => self.note_failure(error, |error| self.fall_back(mode, &hits, error, of)),
         }
+    }
+
+    /// Remembers that the store is away. What it can never do says nothing about what it can.
+    fn note_failure(
+        &self,
+        error: StoreError,
+        fall_back: impl FnOnce(&StoreError) -> Findings<'a>,
+    ) -> Findings<'a> {
+        let found = fall_back(&error);
+        if error.is_transient() {
+            let _ = self.failed.set(error);
+        }
+        found
     }
 
     fn fall_back(
@@ -97,11 +129,17 @@ impl<'a, S: Store> Case<'a, S> {
             return (Findings::new(), Held::nothing());
         }
         let of = |hit: usize| self.about(&wants[hit], false);
+        if let Some(error) = self.failed.get() {
+            return (self.fall_back(Mode::Take, &hits, error, of), Held::nothing());
+        }
         match self.engine.store().acquire(&hits).await {
             Ok((answer, permit)) => {
                 (findings(&answer, Mode::Take, Basis::Store, of).collect(), Held::new(permit, asks))
             }
-            Err(error) => (self.fall_back(Mode::Take, &hits, &error, of), Held::nothing()),
+            Err(error) => {
+                let found = self.note_failure(error, |error| self.fall_back(Mode::Take, &hits, error, of));
+                (found, Held::nothing())
+            }
         }
     }
 

@@ -1,12 +1,13 @@
 //! Who decides for one connection.
 
 use std::fmt;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
-use tollgate::store::{Mode, Rule, Store};
-use tollgate::{Kind, Quota};
+use tollgate::store::{Hit, Mode, Rule, Store};
+use tollgate::{Decision, Kind, Quota};
 use tollgate_policy::IfStoreFails;
 
 use super::Engine;
@@ -15,7 +16,7 @@ use super::case::Case;
 use super::loaded::{Loaded, Opened};
 use super::notes::Notes;
 use super::permits::{Held, PermitId};
-use super::ruling::Ruling;
+use super::ruling::{About, Basis, Ruling, count};
 
 /// How many limits of its caller's own a clerk remembers.
 const REMEMBERED: usize = 8;
@@ -78,10 +79,17 @@ impl<S: Store> Clerk<S> {
     ) -> Result<Ruling<'a>, AskError> {
         let Self { engine, current, notes, .. } = self;
         let case = Case::new(engine, current.load(), notes, mode, asks)?;
-        let mut so_far = case.begin().await;
-        let mode = so_far.mode();
-        so_far.add(case.decide(mode, case.enforced()).await);
-        case.conclude(so_far).await
+        if let Some(ruling) = case.decide_at_once() {
+            return Ok(ruling);
+        }
+        // Boxed, because all who wait for a decision would carry around what few of them need.
+        Box::pin(async {
+            let mut so_far = case.begin().await;
+            let mode = so_far.mode();
+            so_far.add(case.decide(mode, case.enforced()).await);
+            case.conclude(so_far).await
+        })
+        .await
     }
 
     /// Decides as [`Mode::Take`] does; what was allowed is held for `span`, in which it can be
@@ -118,32 +126,72 @@ impl<S: Store> Clerk<S> {
         let is_it = |rule: &Rule| {
             rule.quotas() == [quota] && rule.domain() == family && rule.name() == name && rule.kind() == kind
         };
-        self.known(is_it)
-            .unwrap_or_else(|| self.open_new(family, Rule::new(family, name, quota).with_kind(kind)))
+        let place = self
+            .known(is_it)
+            .unwrap_or_else(|| self.open_new(family, Rule::new(family, name, quota).with_kind(kind)));
+        Arc::clone(&self.opened[place])
     }
 
-    /// A limit of the caller's own whose quota may be [another](Rule::floating) for every call. `family` is its name, too.
+    /// Decides about a key of a limit of the caller's own whose quota may be [another](Rule::floating) for every call. `family`
+    /// is its name, too.
+    ///
+    /// # Cancel safety
+    /// What had been taken by then stays taken.
     #[inline]
-    pub fn open_floating(&mut self, family: &'static str, quota: Quota) -> Arc<Opened<S>> {
-        self.known(|rule| rule.quotas() == [quota] && rule.is_floating() && rule.domain() == family)
-            .unwrap_or_else(|| self.open_new(family, Rule::floating(family, family, quota)))
+    pub async fn decide_floating(
+        &mut self,
+        mode: Mode,
+        family: &'static str,
+        quota: Quota,
+        key: &[u8],
+        cost: u64,
+    ) -> Decision {
+        let is_it = |rule: &Rule| rule.quotas() == [quota] && rule.is_floating() && rule.domain() == family;
+        let place =
+            self.known(is_it).unwrap_or_else(|| self.open_new(family, Rule::floating(family, family, quota)));
+        let opened = &self.opened[place];
+        if let Some(decision) = decide_alone(self.engine.store(), opened, mode, key, cost) {
+            return decision;
+        }
+        let opened = Arc::clone(opened);
+        let asks = [Ask::limit(&opened, key).costing(cost)];
+        let ruling = Box::pin(self.decide(mode, &asks)).await;
+        ruling.expect("a limit that was opened has no field to read a cost from").findings()[0].decision
     }
 
+    /// Where such a limit is among those that were opened.
     #[inline]
-    fn known(&self, is_it: impl Fn(&Rule) -> bool) -> Option<Arc<Opened<S>>> {
-        self.opened.iter().rev().find(|opened| is_it(&opened.told().rule)).cloned()
+    fn known(&self, is_it: impl Fn(&Rule) -> bool) -> Option<usize> {
+        self.opened.iter().rposition(|opened| is_it(&opened.told().rule))
     }
 
     #[cold]
-    fn open_new(&mut self, family: &'static str, rule: Rule) -> Arc<Opened<S>> {
+    fn open_new(&mut self, family: &'static str, rule: Rule) -> usize {
         let tally = self.engine.tally(family, "");
         let opened = Opened::new(self.engine.store(), rule, IfStoreFails::default(), tally);
         if self.opened.len() == REMEMBERED {
             self.opened.remove(0);
         }
         self.opened.push(Arc::new(opened));
-        Arc::clone(&self.opened[self.opened.len() - 1])
+        self.opened.len() - 1
     }
+}
+
+/// What a limit says of a key, if the store can tell at once. It is counted, as everything is.
+#[inline]
+fn decide_alone<S: Store>(
+    store: &S,
+    opened: &Opened<S>,
+    mode: Mode,
+    key: &[u8],
+    cost: u64,
+) -> Option<Decision> {
+    let answer = store.decide_now(mode, &[Hit { limit: opened.limit(), key, cost }])?.ok()?;
+    let &[said] = answer.each() else { return None };
+    let about = About { ask: 0, limit: opened.told(), mode, is_shadow: false, is_quota: false };
+    let finding = about.finding(0, cost, said.decision, Basis::Store);
+    count(slice::from_ref(&finding), !finding.is_refusal());
+    Some(said.decision)
 }
 
 impl<S: Store> fmt::Debug for Clerk<S> {

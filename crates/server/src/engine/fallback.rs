@@ -1,16 +1,29 @@
 //! What is decided while the store cannot tell.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tollgate::store::{Answer, Hit, MemoryStore, Mode, Rule, Store, StoreError};
-use tollgate::{Decision, Verdict};
+use tollgate::{Decision, Limiter, Quota, Verdict};
 use tollgate_policy::IfStoreFails;
 
 use super::case::{Findings, Hits};
 use super::ruling::{About, Basis, Finding, findings};
 
 /// Decides by the choice of every limit, with a state of its own for those that want one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fallback {
     store: MemoryStore,
+    /// How often it is told.
+    telling: Limiter,
+    /// How many decisions have not been told yet.
+    untold: AtomicU64,
+}
+
+impl Default for Fallback {
+    fn default() -> Self {
+        let telling = Limiter::new(Quota::per_second(1).burst(1));
+        Self { store: MemoryStore::new(), telling, untold: AtomicU64::new(0) }
+    }
 }
 
 impl Fallback {
@@ -22,7 +35,7 @@ impl Fallback {
         error: &StoreError,
         of: impl Fn(usize) -> About<'a> + Copy,
     ) -> Findings<'a> {
-        tracing::warn!(%error, "the store cannot tell: every limit decides by its if_store_fails");
+        self.tell(error);
         let choice = |hit: usize| of(hit).limit.if_store_fails;
         let mut all = Findings::new();
         let is_refused = (0..hits.len()).any(|hit| choice(hit) == IfStoreFails::Deny);
@@ -40,6 +53,15 @@ impl Fallback {
             self.decide_local(mode, hits, &local, nodes, of, &mut all);
         }
         all
+    }
+
+    /// Says so once a second, whatever the number of callers: those are all counted and marked anyway.
+    fn tell(&self, error: &StoreError) {
+        self.untold.fetch_add(1, Ordering::Relaxed);
+        if self.telling.check().is_admitted() {
+            let decisions = self.untold.swap(0, Ordering::Relaxed);
+            tracing::warn!(%error, decisions, "the store cannot tell: every limit decides by its if_store_fails");
+        }
     }
 
     fn decide_local<'a, L: AsRef<Rule>>(

@@ -116,6 +116,18 @@ impl Wants {
         }
     }
 
+    /// Those there are, if they are all to be decided together.
+    #[inline]
+    pub(super) fn together(&self) -> Option<(Mode, &[Want])> {
+        let Self { enforced, apart, quotas, shadow } = self;
+        match (&enforced[..], &apart[..]) {
+            _ if !quotas.is_empty() || !shadow.is_empty() => None,
+            (all @ [_, ..], []) => Some((Mode::Take, all)),
+            ([], [one]) => Some((one.mode, &apart[..])),
+            _ => None,
+        }
+    }
+
     fn note(&mut self, want: Want, is_shadow: bool) {
         let wants = match want.mode {
             _ if is_shadow => &mut self.shadow,

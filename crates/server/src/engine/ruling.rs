@@ -146,15 +146,20 @@ impl Finding<'_> {
 }
 
 impl Ruling<'_> {
-    /// Adds it to what is counted of every limit: a limit with several quotas once. Looking, charging and giving back are no calls.
+    /// Adds it to what is counted of every limit.
     pub(super) fn count(&self) {
-        for of_limit in self.findings.chunk_by(|a, b| a.ask == b.ask && std::ptr::eq(a.limit, b.limit)) {
-            let finding = of_limit.iter().find(|finding| finding.is_refusal()).unwrap_or(&of_limit[0]);
-            let is_call = matches!(finding.mode, Mode::Take | Mode::Count);
-            if let Some(outcome) = finding.outcome(self.is_allowed).filter(|_| is_call) {
-                let is_near = outcome == Outcome::Allowed && of_limit.iter().any(Finding::is_near);
-                finding.limit.tally.count(outcome, finding.cost, is_near);
-            }
+        count(&self.findings, self.is_allowed);
+    }
+}
+
+/// Adds to what is counted of every limit: a limit with several quotas once. Looking, charging and giving back are no calls.
+pub(super) fn count(findings: &[Finding<'_>], is_allowed: bool) {
+    for of_limit in findings.chunk_by(|a, b| a.ask == b.ask && std::ptr::eq(a.limit, b.limit)) {
+        let finding = of_limit.iter().find(|finding| finding.is_refusal()).unwrap_or(&of_limit[0]);
+        let is_call = matches!(finding.mode, Mode::Take | Mode::Count);
+        if let Some(outcome) = finding.outcome(is_allowed).filter(|_| is_call) {
+            let is_near = outcome == Outcome::Allowed && of_limit.iter().any(Finding::is_near);
+            finding.limit.tally.count(outcome, finding.cost, is_near);
         }
     }
 }

@@ -101,6 +101,11 @@ impl HttpApi {
         answer.unwrap_or_else(Refusal::answer)
     }
 
+    /// Whether a route is there.
+    pub(super) fn has(&self, route: Route) -> bool {
+        route.is_among(self.scopes, self.rls.is_some())
+    }
+
     pub(super) fn limited_to(&self) -> &HttpLimits {
         &self.limits
     }
@@ -115,7 +120,7 @@ impl HttpApi {
         let route = Route::find(head, self.scopes, self.rls.is_some())?;
         // Where Envoy's own service does not look at the content type, people send any.
         let is_checked = route.is_post() && route != Route::RateLimit;
-        if is_checked { is_json(head).map(|()| route) } else { Ok(route) }
+        if is_checked { has_json(head).map(|()| route) } else { Ok(route) }
     }
 
     /// Answers a request that was admitted.
@@ -239,13 +244,17 @@ fn has_fitting_headers(head: &Parts, limits: &HttpLimits) -> Result<(), Refusal>
 }
 
 /// A body without a content type is taken for what it has to be.
-fn is_json(head: &Parts) -> Result<(), Refusal> {
+fn has_json(head: &Parts) -> Result<(), Refusal> {
     let Some(content_type) = head.headers.get(CONTENT_TYPE) else { return Ok(()) };
-    let text = content_type.to_str().unwrap_or_default();
-    let kind = text.split(';').next().unwrap_or_default().trim();
-    if kind.eq_ignore_ascii_case("application/json") {
+    if is_json(content_type.as_bytes()) {
         return Ok(());
     }
     let detail = format!("the body must be application/json, but the content type is {content_type:?}");
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+}
+
+/// Whether a content type says that it is JSON.
+pub(super) fn is_json(content_type: &[u8]) -> bool {
+    let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }

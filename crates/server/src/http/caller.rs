@@ -1,16 +1,18 @@
 //! What a caller may do.
 
-use http::header::AUTHORIZATION;
-use http::request::Parts;
-
 use super::refusal::Refusal;
 use super::route::Route;
 use crate::access::{Access, Scopes};
 
-/// What the caller of a request may do, if that is enough for its route. A token counts only where it is needed.
-pub(super) fn scopes_of(head: &Parts, route: Route, access: &Access) -> Result<Scopes, Refusal> {
+/// What the caller of a request may do by its authorization field, if that is enough for the route. A token counts only where
+/// it is needed.
+pub(super) fn scopes_of(
+    authorization: Option<&[u8]>,
+    route: Route,
+    access: &Access,
+) -> Result<Scopes, Refusal> {
     let Some(needed) = route.scope() else { return Ok(Scopes::NONE) };
-    let token = bearer(head);
+    let token = authorization.and_then(bearer);
     let scopes = match token {
         None => access.scopes(),
         Some(token) => access.with_token(token).ok_or_else(|| {
@@ -32,8 +34,7 @@ pub(super) fn scopes_of(head: &Parts, route: Route, access: &Access) -> Result<S
 }
 
 /// The token that was sent, if any. What is no token is as if nothing was sent.
-fn bearer(head: &Parts) -> Option<&[u8]> {
-    let value = head.headers.get(AUTHORIZATION)?.as_bytes();
+fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token.trim_ascii())
 }

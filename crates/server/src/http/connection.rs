@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HeaderValue};
+use http::header::{AUTHORIZATION, CONNECTION, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Version};
 use http_body_util::Full;
@@ -25,8 +25,12 @@ use tollgate_flow::fault::catch;
 
 use super::api::{Asked, HttpApi};
 use super::caller::scopes_of;
-use super::receive::receive;
+use super::express;
+use super::limits::HttpLimits;
+use super::receive::{Unreceived, receive};
 use super::refusal::Refusal;
+use super::route::Route;
+use super::text::push_answer;
 use super::watch::{Alarm, Phase, Watch};
 use super::watched::Watched;
 use crate::access::Access;
@@ -46,7 +50,18 @@ pub(super) async fn serve<S: Store>(api: Arc<HttpApi>, connection: Connection<S>
         First::Known(Err(_)) | First::Over => return,
     };
     let desk = Rc::new(Desk::new(api, access, clerk, stop, Rc::clone(&watch)));
-    if is_http2 { serve_http2(io, &desk, &watch).await } else { serve_http1(io, &desk, &watch).await }
+    if is_http2 {
+        return serve_http2(io, &desk, &watch).await;
+    }
+    let next = if desk.api.has(Route::Check) {
+        express::serve(&mut io, &desk, &watch).await
+    } else {
+        express::Next::LongWay
+    };
+    match next {
+        express::Next::LongWay => serve_http1(io, &desk, &watch).await,
+        express::Next::End => _ = io.shutdown().await, // from which nobody can keep us
+    }
 }
 
 /// What came of the first bytes.
@@ -135,12 +150,8 @@ async fn attend<C: Future>(
 /// Tells a caller that its request took too long, if it still listens.
 async fn say_late(mut io: Watched) {
     let answer = Refusal::last(StatusCode::REQUEST_TIMEOUT, "the head of the request took too long").answer();
-    let mut text = format!("HTTP/1.1 {}\r\n", answer.status()).into_bytes();
-    for (name, value) in answer.headers() {
-        text.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
-    }
-    text.extend(format!("content-length: {}\r\n\r\n", answer.body().len()).into_bytes());
-    text.extend_from_slice(answer.body());
+    let mut text = Vec::new();
+    push_answer(&mut text, &answer, None);
     let said = async {
         io.write_all(&text).await?;
         io.shutdown().await
@@ -152,13 +163,13 @@ async fn say_late(mut io: Watched) {
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What the requests of a connection share.
-struct Desk<S: Store> {
-    api: Arc<HttpApi>,
-    access: Access,
+pub(super) struct Desk<S: Store> {
+    pub(super) api: Arc<HttpApi>,
+    pub(super) access: Access,
     engine: Engine<S>,
     /// Those who decide and have nothing to do. HTTP/2 may need several at once.
     clerks: RefCell<Vec<Clerk<S>>>,
-    stop: Stop,
+    pub(super) stop: Stop,
     watch: Rc<Watch>,
     requests: Cell<usize>,
 }
@@ -188,31 +199,54 @@ impl<S: Store> Desk<S> {
 
     async fn answer(&self, head: &Parts, body: Incoming) -> Result<Response<Bytes>, Refusal> {
         let route = self.api.admit(head)?;
-        let scopes = scopes_of(head, route, &self.access)?;
+        let authorization = head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        let scopes = scopes_of(authorization, route, &self.access)?;
         let body = if route.is_post() { self.receive(head, body).await? } else { Bytes::new() };
-        let clerk = self.clerks.borrow_mut().pop();
-        let mut clerk = clerk.unwrap_or_else(|| self.engine.clerk());
+        let mut clerk = self.clerk();
         let asked = Asked { head, body: &body, scopes, is_draining: self.stop.is_due() };
         let answer = self.api.reply(route, &mut clerk, asked).await;
-        self.clerks.borrow_mut().push(clerk);
+        self.return_clerk(clerk);
         answer
+    }
+
+    pub(super) fn clerk(&self) -> Clerk<S> {
+        let clerk = self.clerks.borrow_mut().pop();
+        clerk.unwrap_or_else(|| self.engine.clerk())
+    }
+
+    pub(super) fn return_clerk(&self, clerk: Clerk<S>) {
+        self.clerks.borrow_mut().push(clerk);
     }
 
     async fn receive(&self, head: &Parts, body: Incoming) -> Result<Bytes, Refusal> {
         let limits = self.api.limited_to();
         if head.version == Version::HTTP_2 {
             let receiving = Time::tokio().timeout(limits.body_timeout, receive(body, limits.body_bytes));
-            return receiving.await.unwrap_or_else(|_| Err(late_body()));
+            return receiving.await.map_err(|_| late_body())?.map_err(|why| unreceived(why, limits));
         }
         self.watch.enter(Phase::Body);
         let mut receiving = std::pin::pin!(receive(body, limits.body_bytes));
         let body = poll_fn(|context| match receiving.as_mut().poll(context) {
             Poll::Pending if self.watch.is_body_late() => Poll::Ready(Err(late_body())),
-            poll => poll,
+            poll => poll.map_err(|why| unreceived(why, limits)),
         });
         let body = body.await;
         self.watch.enter(Phase::Busy);
         body
+    }
+}
+
+fn unreceived(why: Unreceived, limits: &HttpLimits) -> Refusal {
+    match why {
+        Unreceived::TooLarge => {
+            let detail =
+                format!("the body has more than {} bytes; send several smaller ones", limits.body_bytes);
+            Refusal::last(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        }
+        Unreceived::CutShort => Refusal::last(
+            StatusCode::BAD_REQUEST,
+            "the body ended before it was complete, or was not sent as HTTP says",
+        ),
     }
 }
 
@@ -221,10 +255,10 @@ fn late_body() -> Refusal {
 }
 
 /// A request that is being answered.
-struct Busy<'a, S: Store>(&'a Desk<S>);
+pub(super) struct Busy<'a, S: Store>(&'a Desk<S>);
 
 impl<'a, S: Store> Busy<'a, S> {
-    fn new(desk: &'a Desk<S>) -> Self {
+    pub(super) fn new(desk: &'a Desk<S>) -> Self {
         desk.requests.set(desk.requests.get() + 1);
         desk.watch.enter(Phase::Busy);
         Self(desk)

@@ -1,26 +1,31 @@
 //! Receiving a body.
 
 use bytes::{Bytes, BytesMut};
-use http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
-use super::refusal::Refusal;
+/// Why there is no body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreceived {
+    TooLarge,
+    /// It ended before it was complete, or was not sent as HTTP says.
+    CutShort,
+}
 
-/// All of a body, unless it is too large.
-pub(super) async fn receive(mut body: Incoming, most: usize) -> Result<Bytes, Refusal> {
+/// All of a body, unless it has more than `most` bytes.
+pub(crate) async fn receive(mut body: Incoming, most: usize) -> Result<Bytes, Unreceived> {
     if body.size_hint().lower() > most as u64 {
-        return Err(too_large(most));
+        return Err(Unreceived::TooLarge);
     }
     let Some(first) = next(&mut body).await? else { return Ok(Bytes::new()) };
     let mut all = Parts::One(first);
     while let Some(more) = next(&mut body).await? {
         all = all.with(&more);
         if all.len() > most {
-            return Err(too_large(most));
+            return Err(Unreceived::TooLarge);
         }
     }
-    if all.len() > most { Err(too_large(most)) } else { Ok(all.into_bytes()) }
+    if all.len() > most { Err(Unreceived::TooLarge) } else { Ok(all.into_bytes()) }
 }
 
 /// What came so far: most bodies come in one piece, which is not copied.
@@ -55,24 +60,13 @@ impl Parts {
 }
 
 /// The next piece that has something in it.
-async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Refusal> {
+async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Unreceived> {
     while let Some(frame) = body.frame().await {
-        let cut_short = |_| {
-            Refusal::last(
-                StatusCode::BAD_REQUEST,
-                "the body ended before it was complete, or was not sent as HTTP says",
-            )
-        };
-        if let Ok(data) = frame.map_err(cut_short)?.into_data()
+        if let Ok(data) = frame.map_err(|_| Unreceived::CutShort)?.into_data()
             && !data.is_empty()
         {
             return Ok(Some(data));
         }
     }
     Ok(None)
-}
-
-fn too_large(most: usize) -> Refusal {
-    let detail = format!("the body has more than {most} bytes; send several smaller ones");
-    Refusal::last(StatusCode::PAYLOAD_TOO_LARGE, detail)
 }

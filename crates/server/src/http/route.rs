@@ -46,17 +46,23 @@ impl Route {
     /// `has_rls`.
     pub(super) fn find(head: &Parts, scopes: Scopes, has_rls: bool) -> Result<Self, Refusal> {
         let path = head.uri.path();
-        let is_rls = |route: &Self| matches!(route, Self::RateLimit | Self::RateLimitHealth);
-        let served =
-            |route: &Self| route.scope().is_none_or(|scope| scopes.has(scope)) && (has_rls || !is_rls(route));
-        let found =
-            Self::ALL.iter().find(|(known, _)| *known == path).map(|(_, route)| *route).filter(served);
-        let Some(route) = found else { return Err(not_found(path, served)) };
+        let served = |route: &Self| route.is_among(scopes, has_rls);
+        let known = Self::ALL.iter().find(|(known, _)| *known == path).map(|(_, route)| *route);
+        let Some(route) = known.filter(served) else {
+            let elsewhere = known.and_then(Self::scope).filter(|scope| !scopes.has(*scope));
+            return Err(elsewhere.map_or_else(|| not_found(path, served), |scope| not_here(path, scope)));
+        };
         let allowed: &[Method] = if route.is_post() { &[Method::POST] } else { &[Method::GET, Method::HEAD] };
         if allowed.contains(&head.method) {
             return Ok(route);
         }
         Err(Refusal::method(if route.is_post() { "POST" } else { "GET, HEAD" }))
+    }
+
+    /// Whether it is among those of some scopes, of which those that Envoy's own service has may be left out.
+    pub(super) fn is_among(self, scopes: Scopes, has_rls: bool) -> bool {
+        let is_rls = matches!(self, Self::RateLimit | Self::RateLimitHealth);
+        self.scope().is_none_or(|scope| scopes.has(scope)) && (has_rls || !is_rls)
     }
 
     /// What a caller must be allowed; none if it is open to all.
@@ -73,6 +79,12 @@ impl Route {
     pub(super) fn is_post(self) -> bool {
         matches!(self, Self::Check | Self::Settle | Self::Reset | Self::RateLimit)
     }
+}
+
+/// Whoever looks for it has the wrong one of several listeners.
+fn not_here(path: &str, scope: Scope) -> Refusal {
+    let address = if scope == Scope::Admin { "admin.address" } else { "http.address" };
+    Refusal::new(StatusCode::NOT_FOUND, format!("{path:?} is not served here, but where {address} says"))
 }
 
 fn not_found(path: &str, served: impl Fn(&Route) -> bool) -> Refusal {

@@ -90,6 +90,10 @@ impl Watch {
         self.change();
     }
 
+    pub(super) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
     fn change(&self) {
         self.beat.set(self.beat.get() + 1);
     }
@@ -141,7 +145,7 @@ impl Watch {
         self.is_body_late.get()
     }
 
-    fn raise(&self, alarm: Alarm) {
+    pub(super) fn raise(&self, alarm: Alarm) {
         match alarm {
             // Whoever reads the body answers.
             Alarm::Late(Phase::Body) => self.is_body_late.set(true),

@@ -28,6 +28,11 @@ impl Watched {
         Self { stream, watch, first: Vec::new(), is_http2: false, is_write_pending: false }
     }
 
+    /// What comes first when it is read from again.
+    pub(super) fn put_back(&mut self, first: Vec<u8>) {
+        self.first = first;
+    }
+
     /// Whether the caller speaks HTTP/2; reads no more than it takes to know.
     pub(super) async fn is_http2(&mut self) -> io::Result<bool> {
         let mut first = Vec::with_capacity(PREFACE.len());

@@ -25,6 +25,8 @@ const BYTES: Family = Family::new("tollgate_store_bytes", "Memory that those tak
 const EVICTIONS: Family =
     Family::new("tollgate_evictions", "Keys that a full store forgot although they counted, or did not take");
 const UP: Family = Family::new("tollgate_backend_up", "Whether the store answers");
+const NODES: Family =
+    Family::new("tollgate_nodes", "Processes that shared the store when it was last seen, this one included");
 const RELOADS: Family = Family::new("tollgate_config_reloads", "Policies that were loaded, or could not be");
 const CONFIG: Family = Family::new("tollgate_config", "The policy that decides");
 
@@ -36,6 +38,7 @@ pub(super) struct Snapshot {
     usage: Option<Usage>,
     status: PolicyStatus,
     permits: u64,
+    nodes: u32,
     meters: Vec<Arc<Meter>>,
     compat: Option<Compat>,
 }
@@ -48,7 +51,7 @@ impl Snapshot {
         compat: Option<Compat>,
     ) -> Self {
         let (tallies, status, permits) = (engine.tallies(), engine.status(), engine.held() as u64);
-        Self { tallies, usage, status, permits, meters, compat }
+        Self { tallies, usage, status, permits, nodes: engine.store().nodes(), meters, compat }
     }
 
     fn decisions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -87,6 +90,7 @@ impl Snapshot {
     fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         PERMITS.gauge(encoder, self.permits)?;
         UP.gauge(encoder, u64::from(self.usage.is_some()))?;
+        NODES.gauge(encoder, self.nodes.into())?;
         let Some(usage) = self.usage else { return Ok(()) };
         if let Some(keys) = usage.keys {
             KEYS.gauge(encoder, keys)?;

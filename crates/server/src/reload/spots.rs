@@ -11,7 +11,11 @@ pub(super) struct Spots(BTreeSet<PathBuf>);
 const MOST_LINKS: usize = 40;
 
 impl Spots {
-    pub(super) fn on_the_way_to(path: &Path) -> Self {
+    pub(super) fn on_all_ways_to(paths: &[PathBuf]) -> Self {
+        Self(paths.iter().flat_map(|path| Self::on_the_way_to(path).0).collect())
+    }
+
+    fn on_the_way_to(path: &Path) -> Self {
         let mut spots = BTreeSet::new();
         let mut path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         for _ in 0..MOST_LINKS {

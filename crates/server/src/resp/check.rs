@@ -55,7 +55,7 @@ pub(super) async fn check<S: Store>(
 
 /// Answers with what was decided, and leaves room for `more` pairs.
 fn tell(ruling: &Ruling<'_>, more: usize, replies: &mut Replies) {
-    replies.map(7 + more);
+    replies.map(8 + more);
     replies.bulk(b"allowed");
     replies.boolean(ruling.is_allowed());
     let decider = ruling.decided_by();
@@ -82,6 +82,8 @@ fn tell(ruling: &Ruling<'_>, more: usize, replies: &mut Replies) {
         replies.bulk(name.as_bytes());
         replies.integer(span.map_or(-1, millis_up));
     }
+    replies.bulk(b"degraded");
+    replies.boolean(ruling.is_degraded());
 }
 
 /// In milliseconds, rounded up: whoever waits that long is not too early.

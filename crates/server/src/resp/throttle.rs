@@ -1,6 +1,5 @@
 //! `CL.THROTTLE` as redis-cell has it, and `THROTTLE` as throttlecrab has it.
 
-use tollgate::Decision;
 use tollgate::store::{Mode, Store};
 
 use super::cell::{Cell, Outcome, seconds_down, seconds_of_cell};
@@ -8,7 +7,7 @@ use super::reply::{Quoted, Replies};
 use super::request::Arguments;
 use super::session::{NEEDS_SETTLE, check_key};
 use crate::access::{Scope, Scopes};
-use crate::engine::{Ask, Clerk};
+use crate::engine::Clerk;
 
 /// Whose limits they are, and under which names they are counted. The two commands mean different things by a burst, so a key of
 /// one is not a key of the other.
@@ -97,31 +96,15 @@ pub(super) async fn throttle<S: Store>(
 /// Takes, looks or gives back, as the quantity says.
 #[inline]
 async fn decide<S: Store>(clerk: &mut Clerk<S>, family: &'static str, key: &[u8], cell: Cell) -> Outcome {
-    let quantity = cell.quantity.unsigned_abs();
+    let (quota, quantity) = (cell.quota(), cell.quantity.unsigned_abs());
     if cell.quantity > 0 {
-        return cell.taken(&ask(clerk, family, key, cell, Mode::Take, quantity).await);
+        return cell.taken(&clerk.decide_floating(Mode::Take, family, quota, key, quantity).await);
     }
-    let before = cell.looked(&ask(clerk, family, key, cell, Mode::Peek, 0).await);
+    let before = cell.looked(&clerk.decide_floating(Mode::Peek, family, quota, key, 0).await);
     if cell.quantity == 0 || before.is_limited {
         return before;
     }
-    cell.given_back(&ask(clerk, family, key, cell, Mode::Refund, quantity).await)
-}
-
-#[inline]
-async fn ask<S: Store>(
-    clerk: &mut Clerk<S>,
-    family: &'static str,
-    key: &[u8],
-    cell: Cell,
-    mode: Mode,
-    cost: u64,
-) -> Decision {
-    let opened = clerk.open_floating(family, cell.quota());
-    let asks = [Ask::limit(&opened, key).costing(cost)];
-    let ruling =
-        clerk.decide(mode, &asks).await.expect("a limit that was opened has no field to read a cost from");
-    ruling.findings()[0].decision
+    cell.given_back(&clerk.decide_floating(Mode::Refund, family, quota, key, quantity).await)
 }
 
 /// What a command says, as numbers.

@@ -18,15 +18,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tollgate::store::Store;
 use tollgate_flow::Time;
 use tonic::Status;
-use tonic::body::Body;
-use tonic::server::{Grpc, UnaryService};
-use tonic_prost::ProstCodec;
 
 use super::call::LARGEST_MESSAGE;
 use super::decide::{decide, lacking, may_ask};
 use super::health::Health;
 use super::messages::{RateLimitRequest, RateLimitResponse};
 use super::reflection::Reflection;
+use super::unary::{self, Said};
 use super::{RlsOptions, RlsProtocol};
 use crate::access::{Access, Scope, Scopes};
 use crate::engine::{Clerk, Engine};
@@ -107,23 +105,31 @@ impl<S: Store> Desk<S> {
         Self { engine, clerks: RefCell::new(vec![clerk]), time, access, stop, options, meter, reflection }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Said> {
         match request.uri().path() {
-            SHOULD_RATE_LIMIT => self.should_rate_limit(request).await,
-            path if path.starts_with(Health::PATH) => Health::new(self.stop.clone()).answer(request).await,
-            path if Reflection::serves(path) => self.reflection.answer(request).await,
-            path => Status::unimplemented(format!("there is no {path:?} here")).into_http(),
+            SHOULD_RATE_LIMIT => match self.should_rate_limit(request).await {
+                Ok(response) => unary::answer(&response),
+                Err(status) => Said::other(status.into_http()),
+            },
+            path if path.starts_with(Health::PATH) => {
+                Said::other(Health::new(self.stop.clone()).answer(request).await)
+            }
+            path if Reflection::serves(path) => Said::other(self.reflection.answer(request).await),
+            path => Said::other(Status::unimplemented(format!("there is no {path:?} here")).into_http()),
         }
     }
 
-    async fn should_rate_limit(&self, request: Request<Incoming>) -> Response<Body> {
-        let scopes = match self.scopes(request.headers()) {
-            Ok(scopes) => scopes,
-            Err(status) => return status.into_http(),
-        };
-        let mut grpc = Grpc::new(ProstCodec::<RateLimitResponse, RateLimitRequest>::default())
-            .max_decoding_message_size(LARGEST_MESSAGE);
-        grpc.unary(Unary(|request| self.decide(scopes, request)), request).await
+    async fn should_rate_limit(&self, request: Request<Incoming>) -> Result<RateLimitResponse, Status> {
+        let scopes = self.scopes(request.headers())?;
+        let request: RateLimitRequest = unary::read(request.into_body(), LARGEST_MESSAGE).await?;
+        may_ask(&request, scopes)?;
+        let started = self.meter.now();
+        let idle = self.clerks.borrow_mut().pop();
+        let mut clerk = idle.unwrap_or_else(|| self.engine.clerk());
+        let decided = decide(&mut clerk, &self.time, self.options, &request).await;
+        self.clerks.borrow_mut().push(clerk);
+        self.meter.observe(1, self.meter.now().since(started));
+        decided
     }
 
     /// What the caller may do. Without any of it, there is no need to read on.
@@ -142,41 +148,10 @@ impl<S: Store> Desk<S> {
             )),
         }
     }
-
-    async fn decide(&self, scopes: Scopes, request: tonic::Request<RateLimitRequest>) -> Answer {
-        let request = request.into_inner();
-        may_ask(&request, scopes)?;
-        let started = self.meter.now();
-        let idle = self.clerks.borrow_mut().pop();
-        let mut clerk = idle.unwrap_or_else(|| self.engine.clerk());
-        let decided = decide(&mut clerk, &self.time, self.options, &request).await;
-        self.clerks.borrow_mut().push(clerk);
-        self.meter.observe(1, self.meter.now().since(started));
-        decided.map(tonic::Response::new)
-    }
 }
 
 /// The token in the value of `authorization`.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
-}
-
-/// What a call is answered with.
-type Answer = Result<tonic::Response<RateLimitResponse>, Status>;
-
-/// A function as a service with one answer for each question.
-struct Unary<F>(F);
-
-impl<F, A> UnaryService<RateLimitRequest> for Unary<F>
-where
-    F: Fn(tonic::Request<RateLimitRequest>) -> A,
-    A: Future<Output = Answer>,
-{
-    type Response = RateLimitResponse;
-    type Future = A;
-
-    fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> A {
-        (self.0)(request)
-    }
 }

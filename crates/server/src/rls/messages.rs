@@ -61,6 +61,10 @@ pub struct RateLimitOverride {
 }
 
 /// What was decided.
+///
+/// Nothing here fills `request_headers_to_add`, `raw_body` and `quota`, nor does envoyproxy/ratelimit: what the upstream and the caller
+/// see beyond a status is for Envoy's own configuration to say, and a quota would let Envoy decide by itself for a while, past what
+/// others use of the same limit. A field that is never sent reads as an empty one, so they are left out.
 #[derive(Clone, PartialEq, Message)]
 pub struct RateLimitResponse {
     /// About all of it.

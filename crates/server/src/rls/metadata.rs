@@ -25,6 +25,9 @@ pub(super) fn of(request: &RateLimitRequest, wishes: &[Wish<'_>], ruling: &Rulin
     if !own.is_empty() {
         fields.insert("metadata".to_owned(), object(own));
     }
+    if ruling.is_degraded() {
+        fields.insert("degraded".to_owned(), Value { kind: Some(Kind::BoolValue(true)) });
+    }
     Struct { fields }
 }
 

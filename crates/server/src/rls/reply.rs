@@ -14,6 +14,9 @@ use super::messages::{
 use super::metadata;
 use crate::engine::{Finding, Ruling};
 
+/// Marks what was decided without the store.
+const DEGRADED: &str = "X-RateLimit-Degraded";
+
 /// Everything that a response is made of.
 pub(super) struct Reply<'a, 'w, 'r> {
     pub(super) request: &'a RateLimitRequest,
@@ -28,7 +31,10 @@ impl Reply<'_, '_, '_> {
         let overall_code = if self.ruling.is_allowed() { Code::Ok } else { Code::OverLimit };
         let statuses: Vec<DescriptorStatus> =
             (0..self.wishes.len()).map(|place| self.status(place)).collect();
-        let headers = if self.options.headers { headers(&statuses) } else { Vec::new() };
+        let mut headers = if self.options.headers { headers(&statuses) } else { Vec::new() };
+        if self.options.headers && self.ruling.is_degraded() {
+            headers.push(HeaderValue { key: DEGRADED.to_owned(), value: "true".to_owned() });
+        }
         let metadata =
             self.options.dynamic_metadata.then(|| metadata::of(self.request, self.wishes, self.ruling));
         RateLimitResponse {

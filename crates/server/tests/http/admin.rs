@@ -176,13 +176,15 @@ fn a_listener_may_serve_some_scopes_only() {
     }
     for path in ["/v1/limits", "/v1/keys/top", "/v1/policy", "/metrics"] {
         let detail = site.get(path).problem(404);
-        assert_eq!(
-            detail,
-            format!("there is nothing at {path:?}; there is /v1/check, /openapi.json, /healthz, /readyz")
-        );
+        assert_eq!(detail, format!("{path:?} is not served here, but where admin.address says"));
     }
-    assert_eq!(site.post("/v1/settle", "{}").status, 404);
+    let settle = site.post("/v1/settle", "{}").problem(404);
+    assert_eq!(settle, "\"/v1/settle\" is not served here, but where http.address says");
     assert_eq!(site.post("/v1/reset", r#"{"descriptor":{"ip":"1"}}"#).status, 404);
+    assert_eq!(
+        site.get("/json").problem(404),
+        "there is nothing at \"/json\"; there is /v1/check, /openapi.json, /healthz, /readyz"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod admin;
 mod bad_input;
 mod callers;
 mod check;
+mod express;
 mod faults;
 mod measured;
 mod slow;

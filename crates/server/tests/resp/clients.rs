@@ -39,7 +39,7 @@ fn redis_cli_asks_in_both_versions_and_by_hand() {
     assert_eq!(cli(&["CL.THROTTLE", "user123", "15", "30", "60", "1"]), "0\n16\n15\n-1\n2\n");
     assert_eq!(cli(&["-3", "CL.THROTTLE", "user123", "15", "30", "60"]), "0\n16\n14\n-1\n4\n");
     assert_eq!(cli(&["THROTTLE", "user123", "16", "30", "60"]), "1\n16\n15\n2\n0\n");
-    let told = "allowed\n1\nlimit\nper-ip\nrate\n2/min\nremaining\n1\nretry_after_ms\n0\nreset_after_ms\n30000\ndelay_ms\n0\n";
+    let told = "allowed\n1\nlimit\nper-ip\nrate\n2/min\nremaining\n1\nretry_after_ms\n0\nreset_after_ms\n30000\ndelay_ms\n0\ndegraded\n0\n";
     assert_eq!(cli(&["TG.CHECK", "ip", "10.0.0.7"]), told);
     let told = cli(&["-3", "--json", "TG.CHECK", "ip", "10.0.0.7"]);
     assert!(told.contains("\"allowed\":true") && told.contains("\"remaining\":0"), "{told}");

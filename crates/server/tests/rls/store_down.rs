@@ -69,13 +69,19 @@ async fn every_limit_says_what_becomes_of_a_call() {
     );
     let clock = ManualClock::starting_at(EVENING);
     let store = Down(MemoryStore::builder().clock(clock.clone()).build());
-    let rig = Rig::start(store, clock, &text, RlsOptions::default(), Keyring::open());
+    let options = RlsOptions { headers: true, dynamic_metadata: true };
+    let rig = Rig::start(store, clock, &text, options, Keyring::open());
     let ask = |names: &[&str]| {
         let descriptors: Vec<_> = names.iter().map(|name| descriptor(&[(*name, "x")])).collect();
         request("d", &descriptors)
     };
     for _ in 0..3 {
-        assert_eq!(rig.ask(ask(&["open"])).await.unwrap().overall_code(), Code::Ok);
+        let answer = rig.ask(ask(&["open"])).await.unwrap();
+        assert_eq!(answer.overall_code(), Code::Ok);
+        let mark = answer.response_headers_to_add.iter().find(|field| field.key == "X-RateLimit-Degraded");
+        assert_eq!(mark.map(|field| &*field.value), Some("true"), "{answer:?}");
+        let metadata = answer.dynamic_metadata.unwrap();
+        assert_eq!(metadata.fields["degraded"].kind, Some(prost_types::value::Kind::BoolValue(true)));
     }
     let error = rig.ask(ask(&["open", "closed", "local"])).await.unwrap_err();
     assert_eq!(error.code(), tonic::Code::Unavailable);

@@ -1,13 +1,12 @@
 //! A primary, a replica, and a sentinel that watches them.
 
 use std::fs;
-use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{Redis, ask, wait_until};
+use super::{Redis, ask, server, wait_until};
 use crate::free_port;
-use crate::program::{Program, Says, find};
+use crate::program::{Program, Says};
 
 /// A primary, a replica of it, and one sentinel, which may promote the replica all by itself.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ impl RedisSentinel {
             directory.path().display()
         );
         fs::write(&settings, text).expect("settings for a sentinel");
-        let mut command = Command::new(find("redis-server", &[], "redis-server"));
+        let mut command = server();
         command.arg(&settings).arg("--sentinel");
         let sentinel = Program::start(&mut command, Says::Out, "+monitor");
         let info = |of: u16, words: &[&str], wanted: &str| {

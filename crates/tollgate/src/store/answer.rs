@@ -167,6 +167,7 @@ impl Answer {
     }
 
     /// How long to wait before going ahead. Not zero only for one hit on one [leaky queue](crate::Kind::LeakyQueue).
+    #[inline]
     pub fn delay(&self) -> Duration {
         self.decision().delay()
     }

@@ -123,6 +123,7 @@ impl<S: Store> Rules<S> {
         &self.plan.limits
     }
 
+    #[inline]
     pub(super) fn entry(&self, want: &Want) -> &Entry {
         &self.entries[want.limit()]
     }
@@ -137,6 +138,7 @@ impl<S: Store> Rules<S> {
     }
 
     /// What a call wants of which limits.
+    #[inline]
     pub(super) fn read(&self, head: &Head<'_>) -> Asked {
         let mut asked = Asked::default();
         if self.is_exempt(head) {

@@ -84,7 +84,7 @@ impl Session {
     /// `AUTH [user] password`.
     pub(super) fn auth(&mut self, arguments: Arguments<'_>, replies: &mut Replies) {
         let (user, password) = match (arguments.len(), arguments.get(1), arguments.get(2)) {
-            (2, Some(_), None) if self.is_open() => return replies.error(NO_PASSWORD),
+            (2, Some(_), None) if self.access.is_open() => return replies.error(NO_PASSWORD),
             (2, Some(password), None) => (NOBODY, password),
             (3, Some(user), Some(password)) => (user, password),
             _ => return wrong_count("auth", replies),
@@ -95,7 +95,7 @@ impl Session {
     /// Whether somebody by that name has that password; then they may do what goes with it. Where everybody may do everything,
     /// the default user has any password, as in Redis.
     fn introduced(&mut self, user: &[u8], password: &[u8]) -> bool {
-        if self.is_open() {
+        if self.access.is_open() {
             return user == NOBODY;
         }
         let known = self.access.with_token(password);
@@ -103,9 +103,5 @@ impl Session {
             (self.scopes, self.token) = (scopes, Some(password.into()));
         }
         known.is_some()
-    }
-
-    fn is_open(&self) -> bool {
-        self.access.scopes() == Scopes::ALL
     }
 }

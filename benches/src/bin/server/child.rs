@@ -1,0 +1,105 @@
+//! Servers in processes of their own, on the core of servers.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use tollgate::store::MemoryStore;
+use tollgate_benches::pin_to_core;
+use tollgate_policy::Policy;
+use tollgate_server::{Engine, Origin, Protocol, Running, Server as OurServer};
+
+use crate::SERVER_CORE;
+
+/// The server that the only argument asks for, if it asks for one.
+pub(crate) fn start_server(start: impl Fn(&str) -> Option<Started>) -> Option<Started> {
+    let mut arguments = std::env::args().skip(1);
+    let flag = arguments.next().filter(|_| arguments.next().is_none())?;
+    pin_to_core(SERVER_CORE); // and so the threads that it starts
+    start(&flag)
+}
+
+/// A server that runs, and its port.
+pub(crate) type Started = (u16, Running);
+
+/// Starts a protocol by a policy, with one worker.
+pub(crate) fn start(policy: &str, protocol: impl Protocol<MemoryStore>) -> Started {
+    let policy = Policy::parse("limits.toml", policy).expect("a policy");
+    let mut server = OurServer::new(Engine::new(MemoryStore::new(), policy, Origin::default())).workers(1);
+    let address = server.listen((Ipv4Addr::LOCALHOST, 0).into(), protocol, None).expect("a port");
+    (address.port(), server.start().expect("threads"))
+}
+
+/// Tells the port, and serves until whoever started this process is gone.
+pub(crate) fn serve((port, running): Started) {
+    println!("{port}");
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(running);
+}
+
+/// A server in a process of its own. It ends when this is dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) port: u16,
+    /// Ours ends when this does.
+    _alive: Option<ChildStdin>,
+}
+
+impl Server {
+    /// This program itself, which prints the port that it listens on.
+    pub(crate) fn ours(flag: &str) -> Self {
+        let program = std::env::current_exe().expect("this program has a place");
+        let mut child = Command::new(program)
+            .arg(flag)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be run again");
+        let alive = child.stdin.take();
+        let mut line = String::new();
+        let told = BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line);
+        let port = told.ok().and_then(|_| line.trim().parse().ok()).expect("the port it listens on");
+        Self { child, port, _alive: alive }
+    }
+
+    /// A Redis that keeps nothing on disk.
+    pub(crate) fn redis() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let mut child = Command::new("taskset")
+            .args(["-c", &SERVER_CORE.to_string(), "redis-server", "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--port", &port.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("taskset and redis-server are installed");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let is_ready = lines.any(|line| line.is_ok_and(|line| line.contains("Ready to accept connections")));
+        assert!(is_ready, "redis-server ended instead of listening");
+        std::thread::spawn(move || lines.for_each(drop)); // so that it never waits for a reader
+        Self { child, port, _alive: None }
+    }
+
+    /// Seconds of a core that it has used, counted in nanoseconds for its main threads.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten().flatten();
+        let nanos = tasks.filter_map(|task| {
+            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<f64>().ok()
+        });
+        nanos.sum::<f64>() / 1e9
+    }
+
+    /// Bytes of resident memory.
+    pub(crate) fn resident_bytes(&self) -> f64 {
+        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id())).expect("it runs");
+        let kilobytes = rollup.lines().find_map(|line| line.strip_prefix("Rss:")?.trim().strip_suffix(" kB"));
+        kilobytes.and_then(|number| number.parse::<f64>().ok()).expect("a line with the resident memory") * 1_024.0
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

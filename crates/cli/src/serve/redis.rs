@@ -1,0 +1,53 @@
+//! The store in Redis, shared with other processes.
+
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tollgate::store::StoreError;
+use tollgate_flow::OrFault;
+use tollgate_redis::{Guarded, RedisStore};
+
+use crate::failure::Failure;
+use crate::settings::{Address, Settings};
+
+/// How long Redis may take to answer when all begins. It is only to be said whether it does.
+const FIRST_ANSWER: Duration = Duration::from_secs(1);
+
+/// The store, and what keeps up its connection.
+pub(super) struct Shared {
+    pub(super) store: Guarded<RedisStore>,
+    /// A thread of its own, so that it outlives the workers: they all go by one connection until the last of them is done.
+    _runtime: Runtime,
+}
+
+/// Opens the store, whether Redis is there or not.
+pub(super) fn open(address: &Address, settings: &Settings) -> Result<Shared, Failure> {
+    if settings.snapshot.folder.is_some() {
+        return Err(Failure::Usage(
+            "--snapshot-folder is for the store in memory: Redis keeps counters by itself, as its own settings say".to_owned(),
+        ));
+    }
+    let builder = address.store().names(settings.memory.names.get());
+    let store = builder.build().map_err(|error| Failure::Usage(format!("--store: {error}")))?;
+    let mut runtime = Builder::new_multi_thread();
+    runtime.worker_threads(1).thread_name("tollgate-redis").enable_all();
+    let runtime = runtime.build().or_fault("cannot start")?;
+    tell(address, runtime.block_on(first_answer(&store)));
+    Ok(Shared { store: Guarded::new(store).within(settings.redis.timeout), _runtime: runtime })
+}
+
+async fn first_answer(store: &RedisStore) -> Result<(), StoreError> {
+    let late = |_| Err(StoreError::transient(format!("it did not answer within {FIRST_ANSWER:?}")));
+    timeout(FIRST_ANSWER, store.ping()).await.unwrap_or_else(late)
+}
+
+fn tell(address: &Address, answered: Result<(), StoreError>) {
+    match answered {
+        Ok(()) => tracing::info!(store = ?address, "the counters are in redis"),
+        Err(error) => tracing::warn!(
+            store = ?address, %error,
+            "redis is not there yet: until it is, every limit decides by its if_store_fails"
+        ),
+    }
+}

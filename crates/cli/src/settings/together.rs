@@ -1,0 +1,52 @@
+//! What settings say together.
+
+use std::net::SocketAddr;
+
+use super::table::{Settings, Tls};
+
+/// Whether others than this machine can reach an address.
+pub(crate) fn is_exposed(address: Option<SocketAddr>) -> bool {
+    address.is_some_and(|address| !address.ip().to_canonical().is_loopback())
+}
+
+/// What is wrong with settings that are right each by itself.
+pub(super) fn mistakes(settings: &Settings) -> Vec<String> {
+    let tls = certificates(&settings.tls).map(str::to_owned);
+    tls.chain(admin(settings)).chain(nowhere(settings)).collect()
+}
+
+fn certificates(tls: &Tls) -> impl Iterator<Item = &'static str> {
+    let has_own = (tls.certificate.is_some(), tls.key.is_some());
+    let has_authorities = tls.client_authorities.is_some();
+    let rules = [
+        (has_own == (true, false), "tls.certificate is given without tls.key: it needs its private key"),
+        (has_own == (false, true), "tls.key is given without tls.certificate: which one is it for?"),
+        (
+            has_own == (false, false) && has_authorities,
+            "tls.client_authorities is given without tls.certificate: there is no TLS",
+        ),
+        (
+            tls.require_client && !has_authorities,
+            "tls.require_client is given without tls.client_authorities: nobody could be let in",
+        ),
+    ];
+    rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, mistake)| mistake)
+}
+
+/// Whoever administers must be known, unless nobody else can come.
+fn admin(settings: &Settings) -> Option<String> {
+    let address = settings.admin.address.filter(|address| is_exposed(Some(*address)))?;
+    let is_guarded = settings.keys.file.is_some() || settings.tls.require_client;
+    (!is_guarded).then(|| {
+        format!(
+            "admin.address is {address}, which others can reach, and nobody would have to prove who they are: \
+             give keys.file, or tls.client_authorities with tls.require_client, or an address such as 127.0.0.1:8082"
+        )
+    })
+}
+
+fn nowhere(settings: &Settings) -> Option<String> {
+    let addresses = [settings.http.address, settings.grpc.address, settings.resp.address];
+    let told = "there is nothing to listen on: give --http-address, --grpc-address or --resp-address";
+    addresses.iter().all(Option::is_none).then(|| told.to_owned())
+}

@@ -1,0 +1,174 @@
+//! Which requests are plain.
+
+use super::super::api::is_json;
+use super::super::limits::HttpLimits;
+
+pub(super) const PATH: &str = "/v1/check";
+
+/// A request with more header fields than that is not plain.
+const MOST_HEADERS: usize = 32;
+
+/// What there is at the beginning of what was received.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found<'a> {
+    Nothing,
+    /// A check that can be answered at once.
+    Plain(Plain<'a>),
+    /// The beginning of something that may be one.
+    Part {
+        /// Whether only some of the body is missing.
+        is_body: bool,
+    },
+    /// Anything else.
+    Unusual,
+}
+
+/// A check that can be answered at once.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plain<'a> {
+    pub(super) authorization: Option<&'a [u8]>,
+    pub(super) body: &'a [u8],
+    /// How many bytes all of it has.
+    pub(super) length: usize,
+}
+
+/// What a head says that matters.
+#[derive(Default)]
+struct Head<'a> {
+    authorization: Option<&'a [u8]>,
+    body_length: Option<usize>,
+}
+
+pub(super) fn find<'a>(received: &'a [u8], limits: &HttpLimits) -> Found<'a> {
+    if received.is_empty() {
+        return Found::Nothing;
+    }
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    let size = match request.parse(received) {
+        Ok(httparse::Status::Complete(size)) => size,
+        // One that is too long is not waited for.
+        Ok(httparse::Status::Partial) if received.len() <= limits.header_bytes => {
+            return Found::Part { is_body: false };
+        }
+        _ => return Found::Unusual,
+    };
+    let is_check = request.method == Some("POST") && request.path == Some(PATH) && request.version == Some(1);
+    let head = if is_check && size <= limits.header_bytes { read(request.headers, limits) } else { None };
+    let Some(Head { authorization, body_length: Some(body_length) }) = head else { return Found::Unusual };
+    match received.get(size..size + body_length) {
+        None => Found::Part { is_body: true },
+        Some(body) => Found::Plain(Plain { authorization, body, length: size + body_length }),
+    }
+}
+
+/// What the fields of a head say, if nothing is unusual about them.
+fn read<'a>(headers: &[httparse::Header<'a>], limits: &HttpLimits) -> Option<Head<'a>> {
+    let mut head = Head::default();
+    if headers.len() > limits.headers {
+        return None;
+    }
+    for httparse::Header { name, value } in headers {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            2 if is("te") => return None,
+            6 if is("expect") => return None,
+            7 if is("upgrade") => return None,
+            10 if is("connection") && !value.eq_ignore_ascii_case(b"keep-alive") => return None,
+            12 if is("content-type") && !is_json(value) => return None,
+            13 if is("authorization") => set(&mut head.authorization, value)?,
+            14 if is("content-length") => set(&mut head.body_length, body_length(value, limits)?)?,
+            17 if is("transfer-encoding") => return None,
+            _ => {}
+        }
+    }
+    Some(head)
+}
+
+/// Sets what must not be there twice.
+fn set<T>(slot: &mut Option<T>, value: T) -> Option<()> {
+    slot.replace(value).is_none().then_some(())
+}
+
+fn body_length(value: &[u8], limits: &HttpLimits) -> Option<usize> {
+    if !(1..=9).contains(&value.len()) || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let length = value.iter().fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
+    (length <= limits.body_bytes).then_some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(received: &str) -> Found<'_> {
+        find(received.as_bytes(), &HttpLimits::default())
+    }
+
+    fn with(fields: &str) -> String {
+        format!("POST /v1/check HTTP/1.1\r\nHost: h\r\n{fields}\r\n")
+    }
+
+    #[test]
+    fn a_plain_check_is_found_whatever_follows() {
+        let request = with("Authorization: Bearer x\r\nCONTENT-LENGTH: 2\r\nx-other: y\r\n") + "{}";
+        let plain = Plain { authorization: Some(b"Bearer x"), body: b"{}", length: request.len() };
+        assert_eq!(found(&(request + "POST")), Found::Plain(plain));
+        assert_eq!(found(""), Found::Nothing);
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_waited_for() {
+        let request = with("content-length: 2\r\n") + "{}";
+        let head = request.len() - 2;
+        for cut in 1..request.len() {
+            assert_eq!(found(&request[..cut]), Found::Part { is_body: cut >= head }, "{cut}");
+        }
+    }
+
+    #[test]
+    fn whatever_could_mean_something_else_is_not_plain() {
+        let plain = "content-length: 2\r\n";
+        for fields in [
+            "",
+            "content-length: 2\r\ncontent-length: 2\r\n",
+            "content-length: 2\r\ncontent-length: 3\r\n",
+            "content-length: +2\r\n",
+            "content-length: 2, 2\r\n",
+            "content-length: 0x2\r\n",
+            "content-length: \r\n",
+            "content-length: 99999999999999999999\r\n",
+            "content-length: 1048577\r\n", // a byte more than is read
+            &format!("{plain}transfer-encoding: chunked\r\n"),
+            &format!("{plain}Transfer-Encoding: identity\r\n"),
+            &format!("{plain}connection: close\r\n"),
+            &format!("{plain}connection: keep-alive, upgrade\r\n"),
+            &format!("{plain}upgrade: h2c\r\n"),
+            &format!("{plain}expect: 100-continue\r\n"),
+            &format!("{plain}te: trailers\r\n"),
+            &format!("{plain}content-type: text/plain\r\n"),
+            &format!("{plain}authorization: a\r\nauthorization: b\r\n"),
+            &format!("{plain}name with spaces: x\r\n"),
+            &format!("{plain}{}", "x: y\r\n".repeat(MOST_HEADERS)),
+            &format!("{plain}x: {}\r\n", "y".repeat(16 * 1024)),
+        ] {
+            assert_eq!(found(&(with(fields) + "{}")), Found::Unusual, "{fields}");
+        }
+        let request = with(plain) + "{}";
+        for (from, to) in [
+            ("POST", "PUT"),
+            ("POST", "post"),
+            ("/check", "/check?x=1"),
+            ("/check", "/settle"),
+            ("1.1", "1.0"),
+        ] {
+            assert_eq!(found(&request.replace(from, to)), Found::Unusual, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_head_without_end_is_not_waited_for() {
+        assert_eq!(found(&format!("POST /{}", "x".repeat(16 * 1024))), Found::Unusual);
+    }
+}

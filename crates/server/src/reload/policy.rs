@@ -1,0 +1,107 @@
+//! The policy, as it is in its file.
+
+use std::path::{Path, PathBuf};
+
+use tollgate::store::Store;
+use tollgate_policy::{Draft, Policy, Problem, Problems};
+
+use super::Kept;
+use crate::engine::{Engine, Origin};
+
+/// Reads the policy at a path, and what tells it from others: its name, and a hash of what it says.
+///
+/// The hash is that of the limits in our own notation, so that neither comments nor the order of words nor the format of the
+/// file make a difference.
+///
+/// # Errors
+/// Everything that is wrong with it, or why it cannot be read.
+pub fn read_policy(path: impl AsRef<Path>) -> Result<(Policy, Origin), Problems> {
+    let path = path.as_ref();
+    let draft = Draft::load(path)?;
+    let origin = Origin { name: path.display().to_string(), hash: hash(&draft.to_string()) };
+    Ok((Policy::compile(draft)?, origin))
+}
+
+/// FNV-1a: the same in every process and version, so that servers can be compared. It keeps no secret.
+fn hash(text: &str) -> String {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
+}
+
+/// The policy of an engine.
+pub(super) struct PolicyFile<S: Store> {
+    engine: Engine<S>,
+    path: PathBuf,
+}
+
+impl<S: Store> Kept for PolicyFile<S> {
+    const NAME: &'static str = "the policy";
+
+    fn paths(&self) -> Vec<PathBuf> {
+        vec![self.path.clone()]
+    }
+
+    fn read_again(&mut self, was_asked: bool) {
+        match read_policy(&self.path) {
+            Err(problems) => self.refuse(&problems),
+            Ok((_, origin)) if self.is_same(&origin) => {
+                if was_asked {
+                    tracing::info!(policy = origin.name, "the policy is the same as before");
+                }
+            }
+            Ok((policy, origin)) => self.load(policy, origin),
+        }
+    }
+}
+
+impl<S: Store> PolicyFile<S> {
+    pub(super) fn new(engine: Engine<S>, path: PathBuf) -> Self {
+        Self { engine, path }
+    }
+
+    fn is_same(&self, origin: &Origin) -> bool {
+        let status = self.engine.status();
+        status.problem.is_none() && status.origin == *origin
+    }
+
+    fn load(&self, policy: Policy, origin: Origin) {
+        let limits = policy.limits().len();
+        tracing::info!(policy = origin.name, limits, hash = origin.hash, "the policy has been loaded again");
+        self.engine.load(policy, origin);
+    }
+
+    fn refuse(&self, problems: &Problems) {
+        let (policy, count) = (self.path.display(), problems.count());
+        tracing::error!(%policy, problems = count, "the policy is not loaded: the one before goes on deciding");
+        problems.iter().for_each(log);
+        self.engine.load_failed(problems.to_string());
+    }
+}
+
+/// A mistake as a line of the log.
+fn log(problem: &Problem) {
+    let Problem { path, line, column, message, help, .. } = problem;
+    tracing::error!(at = %format_args!("{path}:{line}:{column}"), help, "{message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = "[limit.all]\nrate = \"2/h\"\n";
+    const NINE: &str = "[limit.all]\nrate = \"9/h\"\n";
+
+    #[test]
+    fn the_hash_is_that_of_what_is_said() {
+        assert_eq!(hash(""), "cbf29ce484222325"); // the offset basis of FNV-1a
+        assert_eq!(hash("a"), "af63dc4c8601ec8c"); // from the test suite of its authors
+        let folder = tempfile::tempdir().unwrap();
+        let at = |text: &str| {
+            let path = folder.path().join("a.toml");
+            std::fs::write(&path, text).unwrap();
+            read_policy(&path).unwrap().1.hash
+        };
+        assert_eq!(at(TWO), at("# so it is\n[limit]\nall.rate = \"2 per h\""));
+        assert_ne!(at(TWO), at(NINE));
+    }
+}
