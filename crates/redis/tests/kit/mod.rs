@@ -51,17 +51,6 @@ pub(crate) fn seeds(seeds: Range<u64>) -> Range<u64> {
     }
 }
 
-/// Looks until it is so.
-pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..3_000 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it never came about that {what}");
-}
-
 /// A store that asks each time, by this clock.
 pub(crate) fn plain(redis: &Redis, clock: &ManualClock) -> RedisStore {
     RedisStore::builder(&redis.url()).clock(clock.clone()).build().expect("the address is good")
@@ -126,9 +115,20 @@ pub(crate) async fn until_up(store: &RedisStore) {
     panic!("it is not there");
 }
 
-/// How many scripts a server has run so far.
-pub(crate) fn script_calls(redis: &Redis) -> u64 {
+/// How often a server has looked at the state of a bucket or window so far.
+pub(crate) fn looks(redis: &Redis) -> u64 {
     let stats = redis.ask(&["INFO", "commandstats"]);
     let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
-    stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
+    stats.lines().filter(|line| line.starts_with("cmdstat_get:")).filter_map(calls).sum()
+}
+
+/// Looks until it is so.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..3_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never came about that {what}");
 }

@@ -115,7 +115,7 @@ impl Node {
 
     pub(super) fn hears(&mut self, now: u64, call: Call, reply: Reply) {
         self.is_tight = !reply.fits;
-        if !reply.fits {
+        if self.is_tight && self.most >= WORTHWHILE {
             self.refused_until = now + reply.wait.max(self.spare).min(REMEMBERED);
         }
         if let Some(report) = call.report {
