@@ -81,6 +81,25 @@ fn what_has_come_is_answered_before_the_server_stops() {
 }
 
 #[test]
+fn a_server_that_is_about_to_stop_says_that_it_is_not_ready() {
+    let mut site = Site::new(POLICY);
+    let (mut idle, mut client) = (site.client(), site.client());
+    let check = post("", r#"{"descriptor":{"ip":"1"}}"#);
+    assert_eq!(idle.ask(&check).status, 200);
+    client.send([&check, "GET /readyz HT"].concat().as_bytes());
+    assert_eq!(client.answer().status, 200, "and by then the second has been begun");
+    let drained = site.drain();
+    assert_eq!(idle.rest(), "", "it is about to stop");
+    client.send(b"TP/1.1\r\nhost: h\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(
+        (answer.problem(503).as_str(), answer.field("connection")),
+        ("the server is about to stop", Some("close"))
+    );
+    assert_eq!((client.rest().as_str(), drained.join().unwrap()), ("", 0));
+}
+
+#[test]
 fn who_does_not_read_answers_to_checks_is_cut_off() {
     let site = Site::limited(POLICY, |limits| limits.write_timeout = std::time::Duration::from_millis(100));
     let mut client = site.client();
