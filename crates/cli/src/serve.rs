@@ -36,7 +36,12 @@ pub(crate) fn run(resolved: &Resolved) -> Result<(), Failure> {
         }
         Store::Redis(address) => {
             let shared = redis::open(address, settings)?;
-            serve(shared.store.clone(), None, policy, settings)
+            let Some(leased) = shared.leased(settings) else {
+                return serve(redis::guarded(shared.store.clone(), settings), None, policy, settings);
+            };
+            let served = serve(redis::guarded(leased.clone(), settings), None, policy, settings);
+            shared.give_back(&leased);
+            served
         }
     }
 }

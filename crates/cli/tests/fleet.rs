@@ -222,6 +222,27 @@ fn redis_is_spoken_to_in_secret_if_it_can_be_trusted() {
 }
 
 #[test]
+fn what_is_borrowed_is_shown_and_given_back_at_the_end() {
+    let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
+    let borrowing = |url: &str| {
+        let policy = path.to_str().unwrap();
+        Service::start(&["--policy", policy, "--store", url, "--redis-timeout=10s", "--redis-lease=20"])
+    };
+    let [one, two] = [borrowing(&redis.url()), borrowing(&redis.url())];
+    for _ in 0..30 {
+        assert_eq!(ask(&one, "user", "ann"), by_store());
+    }
+    until("both are counted", || metric(&one, "tollgate_lease_shortfall_tokens") == 40);
+    let spent = metric(&one, "tollgate_lease_ended_tokens_total{outcome=\"spent\"}");
+    assert!((1..30).contains(&spent), "the first at least asked for more: {spent}");
+    one.signal("TERM");
+    let (code, log) = one.end();
+    assert!(code == Some(0) && log.contains("what was borrowed has been given back"), "{log}");
+    let admitted = (0..100).filter(|_| ask(&two, "user", "ann").0 == 200).count();
+    assert_eq!(admitted, 70, "all that the other did not use, and no more");
+}
+
+#[test]
 fn a_cluster_serves_as_well() {
     let (cluster, (_keep, path)) = (RedisCluster::start(3), policy(LIMITS));
     let [one, two] = [serve(&path, &cluster.url()), serve(&path, &cluster.url())];

@@ -340,7 +340,9 @@ impl Store for Leased {
     }
 
     async fn usage(&self) -> Result<Usage, StoreError> {
-        self.store.usage().await
+        let mut usage = self.store.usage().await?;
+        usage.leases = Some(self.stats().into());
+        Ok(usage)
     }
 
     async fn busiest(&self, top: Top, n: usize) -> Result<Vec<Busy>, StoreError> {

@@ -12,6 +12,9 @@
 //! | `tollgate_evictions_total` | `reason` | keys that a full store forgot (`forgotten`) or did not take (`refused`) |
 //! | `tollgate_backend_up` | | whether the store answers |
 //! | `tollgate_nodes` | | processes that shared the store when it was last seen |
+//! | `tollgate_lease_tokens` | | tokens that this process has borrowed |
+//! | `tollgate_lease_shortfall_tokens` | | by how much less than a limit may be admitted of one key: nodes × lease |
+//! | `tollgate_lease_ended_tokens_total` | outcome | borrowed tokens that were spent, returned or lost |
 //! | `tollgate_config_reloads_total` | `result` | policies that were loaded, and that could not be |
 //! | `tollgate_config_info` | `origin`, `hash` | the policy that decides |
 //!

@@ -36,7 +36,7 @@ pub use callers::Callers;
 pub use error::StoreError;
 pub use memory::{MemoryLimit, MemoryPermit, MemoryStore, MemoryStoreBuilder, Restored};
 pub use rule::Rule;
-pub use usage::{Busy, Top, Usage};
+pub use usage::{Busy, OnLease, Top, Usage};
 
 /// Where the state of limits lives.
 ///

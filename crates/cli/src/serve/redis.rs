@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
-use tollgate::store::StoreError;
+use tollgate::store::{Store, StoreError};
 use tollgate_flow::OrFault;
-use tollgate_redis::{Guarded, RedisStore};
+use tollgate_redis::{Guarded, Leased, Leases, RedisStore};
 
 use crate::failure::Failure;
 use crate::settings::{Address, Settings};
@@ -16,9 +16,36 @@ const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 /// The store, and what keeps up its connection.
 pub(super) struct Shared {
-    pub(super) store: Guarded<RedisStore>,
+    pub(super) store: RedisStore,
     /// A thread of its own, so that it outlives the workers: they all go by one connection until the last of them is done.
-    _runtime: Runtime,
+    runtime: Runtime,
+}
+
+impl Shared {
+    /// The store with leases, if there are to be any.
+    pub(super) fn leased(&self, settings: &Settings) -> Option<Leased> {
+        let most = settings.redis.lease.get();
+        (most > 0).then(|| Leased::new(self.store.clone(), Leases::up_to(most as u64)))
+    }
+
+    /// Gives back what was borrowed, so that others need not wait until its time is over.
+    pub(super) fn give_back(&self, leased: &Leased) {
+        let late = |_| Err(StoreError::transient(format!("it did not answer within {FIRST_ANSWER:?}")));
+        let closing = async { timeout(FIRST_ANSWER, leased.close()).await.unwrap_or_else(late) };
+        match self.runtime.block_on(closing) {
+            Ok(()) => {
+                tracing::info!(returned = leased.stats().returned, "what was borrowed has been given back")
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what is borrowed could not be given back, and counts as spent")
+            }
+        }
+    }
+}
+
+/// A store that is left alone while it does not answer.
+pub(super) fn guarded<S: Store>(store: S, settings: &Settings) -> Guarded<S> {
+    Guarded::new(store).within(settings.redis.timeout)
 }
 
 /// Opens the store, whether Redis is there or not.
@@ -34,7 +61,7 @@ pub(super) fn open(address: &Address, settings: &Settings) -> Result<Shared, Fai
     runtime.worker_threads(1).thread_name("tollgate-redis").enable_all();
     let runtime = runtime.build().or_fault("cannot start")?;
     tell(address, runtime.block_on(first_answer(&store)));
-    Ok(Shared { store: Guarded::new(store).within(settings.redis.timeout), _runtime: runtime })
+    Ok(Shared { store, runtime })
 }
 
 async fn first_answer(store: &RedisStore) -> Result<(), StoreError> {

@@ -102,6 +102,7 @@ pub(crate) struct Memory {
 #[derive(Debug, Default)]
 pub(crate) struct Redis {
     pub(crate) timeout: Duration,
+    pub(crate) lease: Count<0, 1_000_000>,
 }
 
 /// What outlives the process.
@@ -264,6 +265,12 @@ fn store() -> Vec<Setting> {
             "25ms",
             "How long Redis may take to answer; then each limit decides by its if_store_fails",
             |to| &mut to.redis.timeout,
+        ),
+        of(
+            "redis.lease",
+            "0",
+            "The most that this process borrows of one key to decide without asking; 0 asks each time",
+            |to| &mut to.redis.lease,
         ),
         of(
             "snapshot.folder",

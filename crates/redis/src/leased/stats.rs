@@ -1,5 +1,7 @@
 //! What has been lent, and what became of it.
 
+use tollgate::store::OnLease;
+
 /// What a [`Leased`](super::Leased) store has on lease, and what became of what it had.
 ///
 /// Everything that was lent was spent, returned or lost, or is still out: `lent = spent + returned + lost + out`, but for what is
@@ -39,5 +41,17 @@ impl LeaseStats {
     /// By how much less than the limit may be admitted of one state because it is out on lease: `nodes × lease` at most.
     pub fn shortfall(&self) -> u64 {
         self.lease.saturating_mul(self.nodes.into())
+    }
+}
+
+impl From<LeaseStats> for OnLease {
+    fn from(stats: LeaseStats) -> Self {
+        let mut leases = Self::default();
+        leases.out = stats.out;
+        leases.shortfall = stats.shortfall();
+        leases.spent = stats.spent;
+        leases.returned = stats.returned;
+        leases.lost = stats.lost;
+        leases
     }
 }

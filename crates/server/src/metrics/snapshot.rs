@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use tollgate::store::{Store, Usage};
+use tollgate::store::{OnLease, Store, Usage};
 
 use super::compat::Compat;
 use super::family::Family;
@@ -27,6 +27,16 @@ const EVICTIONS: Family =
 const UP: Family = Family::new("tollgate_backend_up", "Whether the store answers");
 const NODES: Family =
     Family::new("tollgate_nodes", "Processes that shared the store when it was last seen, this one included");
+const LEASED: Family =
+    Family::new("tollgate_lease_tokens", "Tokens that this process has borrowed, to be spent or given back");
+const SHORTFALL: Family = Family::new(
+    "tollgate_lease_shortfall_tokens",
+    "By how much less than a limit may be admitted of one key, because processes have borrowed it: nodes x lease",
+);
+const LEASES_ENDED: Family = Family::new(
+    "tollgate_lease_ended_tokens",
+    "Borrowed tokens that were spent, returned, or lost and so count as spent",
+);
 const RELOADS: Family = Family::new("tollgate_config_reloads", "Policies that were loaded, or could not be");
 const CONFIG: Family = Family::new("tollgate_config", "The policy that decides");
 
@@ -99,7 +109,12 @@ impl Snapshot {
             BYTES.gauge(encoder, bytes)?;
         }
         let evictions = [("forgotten", usage.evicted), ("refused", usage.refused)];
-        EVICTIONS.counters(encoder, evictions.map(|(reason, count)| ([("reason", reason)], count)))
+        EVICTIONS.counters(encoder, evictions.map(|(reason, count)| ([("reason", reason)], count)))?;
+        let Some(OnLease { out, shortfall, spent, returned, lost, .. }) = usage.leases else { return Ok(()) };
+        LEASED.gauge(encoder, out)?;
+        SHORTFALL.gauge(encoder, shortfall)?;
+        let ended = [("spent", spent), ("returned", returned), ("lost", lost)];
+        LEASES_ENDED.counters(encoder, ended.map(|(outcome, tokens)| ([("outcome", outcome)], tokens)))
     }
 
     fn policy(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

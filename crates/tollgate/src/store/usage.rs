@@ -15,6 +15,24 @@ pub struct Usage {
     pub evicted: u64,
     /// New keys that were refused because the store was full.
     pub refused: u64,
+    /// What this process has borrowed, if it borrows.
+    pub leases: Option<OnLease>,
+}
+
+/// What a process has borrowed of what it shares with others, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OnLease {
+    /// What it has now.
+    pub out: u64,
+    /// By how much less than the limit may be admitted of one state, because all processes together may have so much of it.
+    pub shortfall: u64,
+    /// What it has spent.
+    pub spent: u64,
+    /// What it gave back.
+    pub returned: u64,
+    /// What it could neither spend nor give back in time, and counts as spent.
+    pub lost: u64,
 }
 
 /// Which keys are at the top.
