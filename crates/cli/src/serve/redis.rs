@@ -34,10 +34,10 @@ impl Shared {
         let closing = async { timeout(FIRST_ANSWER, leased.close()).await.unwrap_or_else(late) };
         match self.runtime.block_on(closing) {
             Ok(()) => {
-                tracing::info!(returned = leased.stats().returned, "what was borrowed has been given back")
+                tracing::info!(returned = leased.stats().returned, "what was borrowed has been given back");
             }
             Err(error) => {
-                tracing::warn!(%error, "what is borrowed could not be given back, and counts as spent")
+                tracing::warn!(%error, "what is borrowed could not be given back, and counts as spent");
             }
         }
     }
