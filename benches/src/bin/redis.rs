@@ -17,7 +17,7 @@ use redis::{Cmd, Script};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::Quota;
 use tollgate::store::{Hit, Mode, Rule, Store};
-use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, interleave};
+use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, alternate};
 use tollgate_redis::{RedisLimit, RedisStore};
 use tollgate_testkit::Redis;
 
@@ -83,7 +83,7 @@ fn exact(rounds: usize, calls: u64) -> Vec<Case> {
         contender("evalsha-of-nothing", |place| What::Bare(place.ready("return 1", &[]))),
         contender("redis-cell-like", |place| What::Bare(place.ready(CELL, &["10", "1000000", "1"]))),
     ];
-    interleave(rounds, &contenders, |name, round| {
+    alternate(rounds, &contenders, |name, round| {
         speed.sample(name, round.calls_a_second);
         server.sample(name, round.server_us);
     });

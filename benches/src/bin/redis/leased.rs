@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tollgate::Quota;
 use tollgate::store::{Hit, Mode, Rule, Store};
-use tollgate_benches::{Better, Case, Contender, Goal, interleave};
+use tollgate_benches::{Better, Case, Contender, Goal, alternate};
 use tollgate_redis::{Leased, Leases, RedisLimit, RedisStore};
 use tollgate_testkit::Redis;
 
@@ -48,7 +48,7 @@ fn compare(rounds: usize, load: Load) -> [Case; 2] {
         ("exact", Box::new(|| round(&place, &exact, &limit, &keys, few))),
         ("leased", Box::new(|| round(&place, &leased, &limit, &keys, many))),
     ];
-    interleave(rounds, &contenders, |name, round| {
+    alternate(rounds, &contenders, |name, round| {
         speed.sample(name, round.calls_a_second);
         server.sample(name, round.server_us);
     });
