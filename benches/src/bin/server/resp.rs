@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
 
-use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, Pauses, alternate, take_turns};
+use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, Pauses, alternate};
 use tollgate_server::resp::Resp;
 
 use crate::SERVE_RESP;
@@ -45,7 +45,7 @@ pub(crate) fn run(options: Options, bench: &mut Bench) {
     for pipeline in [1, 16] {
         throughput(options, bench, pipeline, &contenders);
     }
-    batches(options, bench, &ours);
+    batches(options, bench, &ours, &redis);
     drop((ours, redis));
     memory(options, bench);
 }
@@ -113,29 +113,36 @@ fn load_script(redis: &Server) -> String {
     String::from_utf8_lossy(&output.expect("redis-cli is installed").stdout).trim().to_owned()
 }
 
-/// The longest of many batches over one connection.
-fn batches(options: Options, bench: &mut Bench, ours: &Server) {
+/// The longest of many batches over one connection. What a Redis takes for as many PINGs is the noise of the machine.
+fn batches(options: Options, bench: &mut Bench, ours: &Server, redis: &Server) {
     let (rounds, count) = if options.is_quick() { (1, 10_000) } else { (5, 100_000) };
     let mut case =
         Case::new("resp-batch-longest", "us", Better::Lower).goal(Goal::least_at_most("tollgate", 1_000.0));
-    let run = || {
-        let mut line = Line::new(ours.port);
-        let (mut longest, mut waited) = (0.0_f64, ours.waited_seconds());
-        for batch in 0..count {
-            let sent: Vec<u8> = (0..16).flat_map(|place| throttle((batch * 16 + place) % 100_000)).collect();
-            let mut pauses = Pauses::new();
-            pauses.time(|| line.ask(&sent, 16));
-            // Only what could be the longest is worth a look at how long the server had no core.
-            if pauses.longest_us() > longest || batch % 64 == 0 {
-                let before = std::mem::replace(&mut waited, ours.waited_seconds());
-                longest = longest.max(pauses.longest_us() - (waited - before) * 1e6);
-            }
-        }
-        longest
-    };
-    let runs: [Contender<'_, f64>; 1] = [("tollgate", Box::new(run))];
-    take_turns(rounds, &runs, |name, longest| case.sample(name, longest));
+    let throttles =
+        |batch: u64| (0..16).flat_map(|place| throttle((batch * 16 + place) % 100_000)).collect::<Vec<u8>>();
+    let pings = |_| b"*1\r\n$4\r\nPING\r\n".repeat(16);
+    let runs: [Contender<'_, f64>; 2] = [
+        ("tollgate", Box::new(|| longest(ours, count, throttles, 16 * 6))),
+        ("redis-ping", Box::new(|| longest(redis, count, pings, 16))),
+    ];
+    alternate(rounds, &runs, |name, longest| case.sample(name, longest));
     bench.add(case);
+}
+
+/// The longest time until a batch is answered, in so many lines.
+fn longest(server: &Server, count: u64, batch: impl Fn(u64) -> Vec<u8>, lines: usize) -> f64 {
+    let mut line = Line::new(server.port);
+    let (mut longest, mut waited) = (0.0_f64, server.waited_seconds());
+    for number in 0..count {
+        let (sent, mut pauses) = (batch(number), Pauses::new());
+        pauses.time(|| line.ask(&sent, lines));
+        // Only what could be the longest is worth a look at how long the server had no core.
+        if pauses.longest_us() > longest || number % 64 == 0 {
+            let before = std::mem::replace(&mut waited, server.waited_seconds());
+            longest = longest.max(pauses.longest_us() - (waited - before) * 1e6);
+        }
+    }
+    longest
 }
 
 /// Resident memory per key, over the wire.
@@ -148,11 +155,11 @@ fn memory(options: Options, bench: &mut Bench) {
             .goal(Goal::at_most("tollgate", 64.0));
         let server = Server::ours(SERVE_RESP);
         let mut line = Line::new(server.port);
-        line.ask(&throttle(u64::MAX), 1);
+        line.ask(&throttle(u64::MAX), 6);
         let before = server.resident_bytes();
         for first in (0..keys).step_by(500) {
             let sent: Vec<u8> = (first..first + 500).flat_map(throttle).collect();
-            line.ask(&sent, 500);
+            line.ask(&sent, 500 * 6);
         }
         case.sample("tollgate", (server.resident_bytes() - before) / keys as f64);
         bench.add(case);
@@ -182,10 +189,9 @@ impl Line {
         Self { stream, heard: vec![0; 1 << 20] }
     }
 
-    /// Sends so many commands, and waits for so many answers of five numbers.
-    fn ask(&mut self, sent: &[u8], answers: usize) {
+    /// Sends commands, and waits for so many lines of answers.
+    fn ask(&mut self, sent: &[u8], mut lines: usize) {
         self.stream.write_all(sent).expect("it listens");
-        let mut lines = answers * 6;
         while lines > 0 {
             let count = self.stream.read(&mut self.heard).expect("it answers");
             assert!(count > 0, "the server closed the connection");
