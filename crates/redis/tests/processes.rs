@@ -7,7 +7,7 @@ use tollgate::{Kind, Quota};
 use tollgate_redis::{Leased, Leases, RedisStore};
 use tollgate_testkit::Redis;
 
-/// Tells a process that it is one of them: the address, then the algorithm, then the largest lease.
+/// Tells a process that it is one of them: the address, then the algorithm, then the largest lease; zero for none.
 const ORDERS: &str = "TOLLGATE_HAMMER";
 const LIMIT: u64 = 2_000;
 /// How many ask at once in each process.
@@ -29,9 +29,16 @@ fn rule(kind: Kind) -> Rule {
 async fn hammer() {
     let Ok(orders) = std::env::var(ORDERS) else { return };
     let [url, kind, lease] = orders.split(' ').collect::<Vec<_>>()[..] else { panic!("{orders}") };
-    let leases = Leases::up_to(lease.parse().expect("a number"));
-    let store = Leased::new(RedisStore::new(url).expect("a good address"), leases);
-    let limit = store.open(&rule(kind.parse().expect("an algorithm")));
+    let (store, kind) = (RedisStore::new(url).expect("a good address"), kind.parse().expect("an algorithm"));
+    let admitted = match lease.parse().expect("a number") {
+        0 => admitted(store, kind).await,
+        most => admitted(Leased::new(store, Leases::up_to(most)), kind).await,
+    };
+    println!("admitted {admitted}");
+}
+
+async fn admitted<S: Store>(store: S, kind: Kind) -> u64 {
+    let limit = store.open(&rule(kind));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..TASKS {
         let (store, limit) = (store.clone(), limit.clone());
@@ -46,7 +53,7 @@ async fn hammer() {
             admitted
         });
     }
-    println!("admitted {}", tasks.join_all().await.into_iter().sum::<u64>());
+    tasks.join_all().await.into_iter().sum()
 }
 
 /// What each of so many processes was admitted.
