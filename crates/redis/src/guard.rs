@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tollgate::store::{Answer, Busy, Hit, Mode, Rule, Store, StoreError, Top, Usage};
 use tollgate::{Clock, MonotonicClock, Tick};
 
@@ -15,6 +16,9 @@ use breaker::{Attempt, Breaker, End};
 
 /// How long a call may take unless [`within`](Guarded::within) says otherwise.
 pub const PATIENCE: Duration = Duration::from_millis(25);
+
+/// For those with more patience than a clock can count.
+const FOREVER: Duration = Duration::from_secs(3_600 * 24 * 365);
 
 /// A store that never keeps anybody waiting: what it does not answer in time it cannot tell, and when it has answered nobody for
 /// 50 ms, five in a row at least, it is not even asked for a while.
@@ -44,6 +48,8 @@ pub struct Guarded<S, C = MonotonicClock> {
     store: S,
     guard: Arc<Guard<C>>,
     patience: Duration,
+    /// Until when all that is asked for [one request](Store::for_request) must be answered.
+    until: Option<Instant>,
 }
 
 /// What all clones share.
@@ -90,10 +96,11 @@ impl<S: Store, C: Clock> Guarded<S, C> {
             late: AtomicU64::new(0),
             untried: AtomicU64::new(0),
         };
-        Self { store, guard: Arc::new(guard), patience: PATIENCE }
+        Self { store, guard: Arc::new(guard), patience: PATIENCE, until: None }
     }
 
-    /// Waits so long for each answer, instead of [`PATIENCE`].
+    /// Waits so long for each answer, instead of [`PATIENCE`]; for all that is asked about [one request](Store::for_request)
+    /// together.
     #[must_use]
     pub fn within(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -118,9 +125,15 @@ impl<S: Store, C: Clock> Guarded<S, C> {
         }
     }
 
+    /// Until when something that is asked now must be answered.
+    fn until(&self) -> Instant {
+        let from = |now: Instant| now.checked_add(self.patience).unwrap_or(now + FOREVER);
+        self.until.unwrap_or_else(|| from(Instant::now()))
+    }
+
     async fn call<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let mut trial = self.guard.attempt()?;
-        let (result, end, count) = match tokio::time::timeout(self.patience, call).await {
+        let (result, end, count) = match tokio::time::timeout_at(self.until(), call).await {
             Ok(Err(error)) if error.is_transient() => (Err(error), End::Failed, &self.guard.failed),
             Ok(result) => (result, End::Answered, &self.guard.answered),
             Err(_) => (Err(too_late(self.patience)), End::Failed, &self.guard.late),
@@ -213,6 +226,10 @@ impl<S: Store, C: Clock> Store for Guarded<S, C> {
         self.call(self.store.busiest(top, n)).await
     }
 
+    fn for_request(&self) -> Self {
+        Self { store: self.store.for_request(), until: Some(self.until()), ..self.clone() }
+    }
+
     fn nodes(&self) -> u32 {
         self.store.nodes()
     }
@@ -221,7 +238,8 @@ impl<S: Store, C: Clock> Store for Guarded<S, C> {
 impl<S: Clone, C> Clone for Guarded<S, C> {
     /// Another handle on the same store, and the same memory of how it has been.
     fn clone(&self) -> Self {
-        Self { store: self.store.clone(), guard: Arc::clone(&self.guard), patience: self.patience }
+        let (patience, until) = (self.patience, self.until);
+        Self { store: self.store.clone(), guard: Arc::clone(&self.guard), patience, until }
     }
 }
 

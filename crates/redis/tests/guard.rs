@@ -19,6 +19,7 @@ enum Mood {
     Fails,
     CannotDoThat,
     Hangs,
+    TakesTenMillis,
 }
 
 /// A store that does as it is told, and counts how often it was asked.
@@ -48,7 +49,11 @@ impl Moody {
             0 => Ok(()),
             1 => Err(StoreError::transient("it is away")),
             2 => Err(StoreError::permanent("it cannot do that")),
-            _ => pending().await,
+            3 => pending().await,
+            _ => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                Ok(())
+            }
         }
     }
 }
@@ -125,8 +130,12 @@ impl Scene {
 
     /// Whether a decision was made, and how long it took.
     async fn call(&self) -> (Result<(), StoreError>, Duration) {
+        self.call_by(&self.guarded).await
+    }
+
+    async fn call_by(&self, store: &Guarded<Moody, TokioClock>) -> (Result<(), StoreError>, Duration) {
         let start = Instant::now();
-        let result = self.guarded.decide(Mode::Take, &[Hit::new(&self.limit, b"ann")]).await;
+        let result = store.decide(Mode::Take, &[Hit::new(&self.limit, b"ann")]).await;
         (result.map(drop), start.elapsed())
     }
 }
@@ -147,6 +156,22 @@ async fn what_hangs_is_given_up_in_time_and_then_left_alone() {
     assert_eq!((took, scene.moody.asked()), (Duration::ZERO, 5));
     let health = scene.guarded.health();
     assert_eq!((health.is_up, health.late, health.untried, health.answered), (false, 5, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_calls_for_one_request_have_one_time_out() {
+    let scene = Scene::new();
+    scene.moody.is(Mood::TakesTenMillis);
+    for _ in 0..3 {
+        let request = scene.guarded.for_request().for_request();
+        for (is_answered, millis) in [(true, 10), (true, 10), (false, 5), (false, 0)] {
+            let (result, took) = scene.call_by(&request.clone()).await;
+            assert_eq!((result.is_ok(), took), (is_answered, Duration::from_millis(millis)));
+        }
+    }
+    assert!(scene.call().await.0.is_ok(), "other calls have a time-out of their own");
+    let patient = scene.guarded.clone().within(Duration::MAX).for_request();
+    assert_eq!(scene.call_by(&patient).await.1, Duration::from_millis(10));
 }
 
 #[tokio::test(start_paused = true)]

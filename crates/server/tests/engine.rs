@@ -263,10 +263,14 @@ struct Shaky {
     store: Manual,
     is_away: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
+    /// How many requests there were, and which of them this handle is for.
+    requests: Arc<AtomicU64>,
+    request: u64,
 }
 
 impl Shaky {
     fn check(&self) -> Result<(), StoreError> {
+        assert!(self.request > 0, "whoever asks several times for a request has one time for all of it");
         self.asked.fetch_add(1, Ordering::Relaxed);
         let is_away = self.is_away.load(Ordering::Relaxed);
         if is_away { Err(StoreError::transient("it is away")) } else { Ok(()) }
@@ -294,7 +298,7 @@ impl Store for Shaky {
     }
 
     fn settle(&self, permit: Self::Permit, actual: &[u64]) -> Ready<Result<(), StoreError>> {
-        ready(self.check().and_then(|()| self.store.settle(permit, actual).into_inner()))
+        self.store.settle(permit, actual)
     }
 
     fn reset(&self, limit: &Self::Limit, key: &[u8]) -> Ready<Result<bool, StoreError>> {
@@ -309,6 +313,10 @@ impl Store for Shaky {
         self.store.busiest(top, n)
     }
 
+    fn for_request(&self) -> Self {
+        Self { request: self.requests.fetch_add(1, Ordering::Relaxed) + 1, ..self.clone() }
+    }
+
     fn nodes(&self) -> u32 {
         3
     }
@@ -317,7 +325,13 @@ impl Store for Shaky {
 fn shaky(text: &str) -> (Engine<Shaky>, Arc<AtomicBool>) {
     let is_away = Arc::new(AtomicBool::new(false));
     let store = MemoryStore::builder().clock(ManualClock::new()).build();
-    let shaky = Shaky { store, is_away: Arc::clone(&is_away), asked: Arc::default() };
+    let shaky = Shaky {
+        store,
+        is_away: Arc::clone(&is_away),
+        asked: Arc::default(),
+        requests: Arc::default(),
+        request: 0,
+    };
     (Engine::new(shaky, policy(text), Origin::default()), is_away)
 }
 
@@ -331,6 +345,7 @@ async fn a_store_that_could_not_tell_is_not_asked_again_for_the_same_call() {
     let asked = || engine.store().asked.swap(0, Ordering::Relaxed);
     assert!(take(&mut clerk, &nobody).await);
     assert_eq!(asked(), 3, "each of them is decided in a way of its own");
+    assert_eq!(engine.store().requests.load(Ordering::Relaxed), 1, "with one time for all three");
     is_away.store(true, Ordering::Relaxed);
     let asks = [Ask::policy(&nobody)];
     let bases = |ruling: &Ruling<'_>| ruling.findings().iter().map(|said| said.basis).collect::<Vec<_>>();

@@ -117,6 +117,13 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// If the store cannot be reached.
     fn busiest(&self, top: Top, n: usize) -> impl Future<Output = Result<Vec<Busy>, StoreError>> + Send;
 
+    /// A handle for all that is asked about one request: what a store that limits the time of a call allows for one call, it
+    /// allows for all calls through this handle together, from now on. Others have nothing to limit, and give a clone.
+    #[must_use]
+    fn for_request(&self) -> Self {
+        self.clone()
+    }
+
     /// How many processes shared this store when it was last seen, this one included: while it is away, each may decide alone
     /// by its [share](Rule::share).
     fn nodes(&self) -> u32 {

@@ -24,6 +24,8 @@ pub(super) struct Case<'a, S: Store> {
     loaded: &'a Loaded<S>,
     notes: &'a Notes,
     asks: &'a [Ask<'a, S>],
+    /// The store, which has one time-out for all that is asked of it here.
+    store: OnceLock<S>,
     /// Why the store could not tell. It is then not asked again for this case, so that nobody waits for it twice.
     failed: OnceLock<StoreError>,
 }
@@ -37,7 +39,11 @@ impl<'a, S: Store> Case<'a, S> {
         asks: &'a [Ask<'a, S>],
     ) -> Result<Self, AskError> {
         notes.read(loaded, mode, asks)?;
-        Ok(Self { engine, loaded, notes, asks, failed: OnceLock::new() })
+        Ok(Self { engine, loaded, notes, asks, store: OnceLock::new(), failed: OnceLock::new() })
+    }
+
+    fn store(&self) -> &S {
+        self.store.get_or_init(|| self.engine.store().for_request())
     }
 
     /// What is to be taken all together or not at all.
@@ -92,7 +98,7 @@ impl<'a, S: Store> Case<'a, S> {
         if let Some(error) = self.failed.get() {
             return self.fall_back(mode, &hits, error, of);
         }
-        match self.engine.store().decide(mode, &hits).await {
+        match self.store().decide(mode, &hits).await {
             Ok(answer) => findings(&answer, mode, Basis::Store, of).collect(),
             Err(error) => self.note_failure(error, |error| self.fall_back(mode, &hits, error, of)),
         }
@@ -132,7 +138,7 @@ impl<'a, S: Store> Case<'a, S> {
         if let Some(error) = self.failed.get() {
             return (self.fall_back(Mode::Take, &hits, error, of), Held::nothing());
         }
-        match self.engine.store().acquire(&hits).await {
+        match self.store().acquire(&hits).await {
             Ok((answer, permit)) => {
                 (findings(&answer, Mode::Take, Basis::Store, of).collect(), Held::new(permit, asks))
             }
