@@ -55,4 +55,4 @@ pub use problem::{Problem, ProblemType};
 pub use reader::{Reader, read};
 pub use reset::ResetForm;
 pub use standing::Standing;
-pub use writer::{Form, Writer, retry_after_value};
+pub use writer::{Form, Writer, X_RATELIMIT_DEGRADED, retry_after_value};

@@ -92,7 +92,28 @@ impl Writer {
             headers.insert(RETRY_AFTER, retry_after_value(wait));
         }
     }
+
+    /// Says that this was decided without whoever knows how all callers stand: `X-RateLimit-Degraded: true`, in every form but
+    /// [`Form::Off`].
+    ///
+    /// # Examples
+    /// ```
+    /// use http::HeaderMap;
+    /// use tollgate_http::{Writer, X_RATELIMIT_DEGRADED};
+    ///
+    /// let mut headers = HeaderMap::new();
+    /// Writer::new().mark_degraded(&mut headers);
+    /// assert_eq!(headers[X_RATELIMIT_DEGRADED], "true");
+    /// ```
+    pub fn mark_degraded(&self, headers: &mut HeaderMap) {
+        if self.form != Form::Off {
+            headers.insert(X_RATELIMIT_DEGRADED, HeaderValue::from_static("true"));
+        }
+    }
 }
+
+/// Marks what was decided by other means than usual, because those were not to be had.
+pub const X_RATELIMIT_DEGRADED: HeaderName = HeaderName::from_static("x-ratelimit-degraded");
 
 /// The value of `Retry-After` for a refusal: whole seconds, rounded up, at least one.
 ///

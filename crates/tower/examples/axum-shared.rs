@@ -21,9 +21,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Limit::new("per-key", Quota::per_minute(100))
                 .per(Key::api_key(HeaderName::from_static("x-api-key")), NoKey::Refuse),
         )
-        // While Redis is away, each of two processes allows half.
+        // While Redis is away, each process allows its share: with two of them, half.
         .if_unavailable(Unavailable::Local)
-        .processes(2)
         .build()?;
     let app = Router::new().route("/", get(async || "hello\n")).layer(limits);
 

@@ -14,6 +14,7 @@ mod error;
 mod future;
 mod judge;
 mod layer;
+mod local;
 mod rules;
 mod service;
 mod settle;

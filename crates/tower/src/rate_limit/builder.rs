@@ -35,8 +35,8 @@ pub enum Unavailable {
     Open,
     /// All calls are refused, with status 503.
     Closed,
-    /// This process decides alone, by the same limits and a state of its own. Every process then allows what all of them
-    /// together should, unless [`processes`](RateLimitBuilder::processes) says how many share it.
+    /// This process decides alone, by its [share](tollgate::store::Rule::share) of each limit and a state of its own: one of
+    /// as many shares as processes shared the store when it was last seen, or as [`processes`](RateLimitBuilder::processes) says.
     #[default]
     Local,
 }
@@ -56,7 +56,7 @@ pub(super) struct Options {
     pub(super) clients: Clients,
     pub(super) allowed: Vec<IpNet>,
     pub(super) unavailable: Unavailable,
-    pub(super) processes: u32,
+    pub(super) processes: Option<u32>,
     #[cfg(feature = "policy")]
     pub(super) vocabulary: Vocabulary,
     pub(super) writer: Writer,
@@ -73,7 +73,7 @@ impl RateLimitBuilder {
             clients: Clients::default(),
             allowed: Vec::new(),
             unavailable: Unavailable::default(),
-            processes: 1,
+            processes: None,
             #[cfg(feature = "policy")]
             vocabulary: Vocabulary::default(),
             writer: Writer::new(),
@@ -143,11 +143,11 @@ impl<S: Store> RateLimitBuilder<S> {
         self.with(|options| options.unavailable = unavailable)
     }
 
-    /// How many processes share the store, so that each has its share of every limit while it [decides alone](Unavailable::Local):
-    /// see [`Rule::share`](tollgate::store::Rule::share). One unless this says otherwise.
+    /// How many processes share the store, so that each has its share of every limit while it [decides alone](Unavailable::Local).
+    /// Unless this says otherwise, as many as the [store last saw](Store::nodes).
     #[must_use]
     pub fn processes(self, processes: u32) -> Self {
-        self.with(|options| options.processes = processes)
+        self.with(|options| options.processes = Some(processes))
     }
 
     /// In which words callers are told how they stand.

@@ -33,6 +33,7 @@ pub struct Denial<'a> {
     pub(super) standings: &'a [Standing<'a>],
     /// The limit that refused whatever is left.
     pub(super) by: Option<&'a str>,
+    pub(super) is_degraded: bool,
 }
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -42,7 +43,7 @@ const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-m
 impl<'a> Denial<'a> {
     /// One that is not about limits of rate.
     pub(crate) fn of(head: Head<'a>, reason: Reason) -> Self {
-        Self { head, reason, standings: &[], by: None }
+        Self { head, reason, standings: &[], by: None, is_degraded: false }
     }
 
     /// What was asked for.
@@ -53,6 +54,11 @@ impl<'a> Denial<'a> {
     /// Why it was refused.
     pub fn reason(&self) -> Reason {
         self.reason
+    }
+
+    /// Whether it was decided without the store, which could not tell.
+    pub fn is_degraded(&self) -> bool {
+        self.is_degraded
     }
 
     /// The names of the limits that refused.

@@ -1,5 +1,7 @@
 //! A store, and the limits that were opened there.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use tollgate::store::{Answer, Hit, Mode, Rule, Store, StoreError};
 
@@ -7,7 +9,7 @@ use super::wants::{Want, Wants};
 
 pub(crate) struct Desk<S: Store> {
     store: S,
-    limits: Vec<S::Limit>,
+    limits: Arc<[S::Limit]>,
 }
 
 /// What was taken; with a permit, if it is to be settled.
@@ -17,6 +19,15 @@ impl<S: Store> Desk<S> {
     pub(crate) fn new(store: S, rules: &[Rule]) -> Self {
         let limits = rules.iter().map(|rule| store.open(rule)).collect();
         Self { store, limits }
+    }
+
+    /// A desk for all that is asked about one request: see [`Store::for_request`].
+    pub(crate) fn for_request(&self) -> Self {
+        Self { store: self.store.for_request(), limits: Arc::clone(&self.limits) }
+    }
+
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.limits.iter().map(AsRef::as_ref)
     }
 
     pub(crate) fn rule(&self, want: &Want) -> &Rule {

@@ -14,6 +14,7 @@ use tollgate_flow::Time;
 
 use super::builder::Unavailable;
 use super::denial::Reason;
+use super::desk::Desk;
 use super::rules::{Asked, Rules};
 use super::wants::{Want, Wants};
 use crate::observe::Outcome;
@@ -50,6 +51,8 @@ pub(super) struct Taken<S: Store> {
     pub(super) held: Option<Held<S>>,
     /// What shadow limits gave, if it is to be settled.
     pub(super) shadow: Option<Box<Taken<S>>>,
+    /// Whether something was decided without the store.
+    pub(super) is_degraded: bool,
 }
 
 /// What can be settled.
@@ -64,10 +67,27 @@ pub(super) struct Refusal {
     pub(super) answer: Option<Answer>,
     /// The limit that refuses whatever is left.
     pub(super) by: Option<usize>,
+    /// Whether it was decided without the store.
+    pub(super) is_degraded: bool,
 }
 
-/// What a store said, and what is held of it; none if it could not tell, and nobody minds.
-type Said<S> = Option<(Answer, Option<Held<S>>)>;
+/// What was said, and what is held of it.
+struct Said<S: Store> {
+    /// None if there was nobody to ask.
+    answer: Option<(Answer, Option<Held<S>>)>,
+    /// Whether something was decided without the store.
+    is_degraded: bool,
+}
+
+impl<S: Store> Said<S> {
+    fn by_store(answer: Option<(Answer, Option<Held<S>>)>) -> Self {
+        Self { answer, is_degraded: false }
+    }
+
+    fn without_store(answer: Option<(Answer, Option<Held<S>>)>) -> Self {
+        Self { answer, is_degraded: true }
+    }
+}
 
 impl<S: Store> Rules<S> {
     /// Decides. Mostly the store answers at once, and nothing is left to be done; then there is no future to be kept.
@@ -85,7 +105,7 @@ impl<S: Store> Rules<S> {
                 self.plan.observer.decided(&asked.watch);
                 Judged::Now(match self.pass_one(&asked.enforced, &answer) {
                     Some(pass) => Ruling::Pass(pass),
-                    None => self.ruling(&mut asked.enforced, Some((answer, None)), true),
+                    None => self.ruling(&mut asked.enforced, Said::by_store(Some((answer, None))), true),
                 })
             }
             answer => self.judge_rest(asked, answer),
@@ -97,7 +117,8 @@ impl<S: Store> Rules<S> {
     fn judge_rest(self: &Arc<Self>, asked: Asked, answer: Option<Result<Answer, StoreError>>) -> Judged<S> {
         if let Some((reason, limit)) = asked.refused {
             self.plan.observer.count(self.name(limit), Outcome::Denied);
-            let refusal = Refusal { reason, wants: Wants::default(), answer: None, by: Some(limit) };
+            let (wants, by) = (Wants::default(), Some(limit));
+            let refusal = Refusal { reason, wants, answer: None, by, is_degraded: false };
             return Judged::Now(Ruling::Refuse(Box::new(refusal)));
         }
         at_once(Box::pin(Arc::clone(self).judge_later(asked, answer)))
@@ -110,19 +131,20 @@ impl<S: Store> Rules<S> {
         answer: Option<Result<Answer, StoreError>>,
     ) -> Ruling<S> {
         let Asked { mut enforced, shadow, watch, .. } = asked;
-        let said = self.take(&mut enforced, answer).await;
+        let desk = self.desk.for_request();
+        let said = self.take(&desk, &mut enforced, answer).await;
         self.plan.observer.decided(&watch);
         let said = match said {
             Ok(said) => said,
             Err(reason) => {
-                let refusal = Refusal { reason, wants: enforced, answer: None, by: None };
+                let refusal = Refusal { reason, wants: enforced, answer: None, by: None, is_degraded: true };
                 return Ruling::Refuse(Box::new(refusal));
             }
         };
-        let delay = said.as_ref().map_or(Duration::ZERO, |(answer, _)| answer.delay());
+        let delay = said.answer.as_ref().map_or(Duration::ZERO, |(answer, _)| answer.delay());
         let mut ruling = self.ruling(&mut enforced, said, shadow.is_none());
         if let (Ruling::Pass(pass), Some(shadow)) = (&mut ruling, shadow) {
-            pass.add_shadow(self.take_shadow(*shadow).await);
+            pass.add_shadow(self.take_shadow(&desk, *shadow).await);
         }
         if matches!(ruling, Ruling::Pass(_)) && !delay.is_zero() {
             self.plan.options.time.clone().unwrap_or_else(Time::tokio).sleep(delay).await;
@@ -133,11 +155,13 @@ impl<S: Store> Rules<S> {
     /// What follows from what the store said; `is_all` if no shadow limit is to be asked, too.
     #[inline]
     fn ruling(&self, wants: &mut Wants, said: Said<S>, is_all: bool) -> Ruling<S> {
-        let Some((answer, held)) = said else {
-            return Ruling::Pass(Pass::Free);
+        let Said { answer, is_degraded } = said;
+        let Some((answer, held)) = answer else {
+            return Ruling::Pass(if is_degraded { Pass::unasked(is_degraded) } else { Pass::Free });
         };
         if is_all
             && held.is_none()
+            && !is_degraded
             && let Some(pass) = self.pass_one(wants, &answer)
         {
             return Ruling::Pass(pass);
@@ -150,9 +174,10 @@ impl<S: Store> Rules<S> {
                 wants,
                 answer,
                 by: None,
+                is_degraded,
             }));
         }
-        let taken = Taken { wants: mem::take(wants), answer, held, shadow: None };
+        let taken = Taken { wants: mem::take(wants), answer, held, shadow: None, is_degraded };
         Ruling::Pass(Pass::Several(Box::new(taken)))
     }
 
@@ -172,18 +197,19 @@ impl<S: Store> Rules<S> {
     /// Takes from the store, or does what is to be done if it cannot tell.
     async fn take(
         &self,
+        desk: &Desk<S>,
         wants: &mut Wants,
         answer: Option<Result<Answer, StoreError>>,
     ) -> Result<Said<S>, Reason> {
         if wants.is_empty() {
-            return Ok(None);
+            return Ok(Said::by_store(None));
         }
         let taken = match answer {
             Some(answer) => answer.map(|answer| (answer, None)),
-            None => self.desk.take(wants, self.is_settled(wants)).await,
+            None => desk.take(wants, self.is_settled(wants)).await,
         };
         match taken {
-            Ok((answer, permit)) => Ok(Some((answer, permit.map(Held::Store)))),
+            Ok((answer, permit)) => Ok(Said::by_store(Some((answer, permit.map(Held::Store))))),
             Err(error) => self.take_without_store(wants, &error).await,
         }
     }
@@ -199,13 +225,14 @@ impl<S: Store> Rules<S> {
             self.fail(want, error, Outcome::ErrorOpen);
         }
         *wants = wants.only(|want| does(want, Unavailable::Local));
-        let Some(local) = self.local.as_ref().filter(|_| !wants.is_empty()) else {
-            return Ok(None);
-        };
+        if wants.is_empty() {
+            return Ok(Said::without_store(None));
+        }
+        let local = self.local();
         match local.take(wants, self.is_settled(wants)).await {
             Ok((answer, permit)) => {
                 wants.each().iter().for_each(|want| self.fail(want, error, Outcome::ErrorLocal));
-                Ok(Some((answer, permit.map(Held::Local))))
+                Ok(Said::without_store(Some((answer, permit.map(Held::Local)))))
             }
             Err(error) => Err(self.close_for(wants, &error)),
         }
@@ -217,11 +244,12 @@ impl<S: Store> Rules<S> {
     }
 
     /// What shadow limits say is only reported.
-    async fn take_shadow(&self, wants: Wants) -> Option<Taken<S>> {
-        match self.desk.take(&wants, self.is_settled(&wants)).await {
+    async fn take_shadow(&self, desk: &Desk<S>, wants: Wants) -> Option<Taken<S>> {
+        match desk.take(&wants, self.is_settled(&wants)).await {
             Ok((answer, permit)) => {
                 self.report(&wants, &answer, Outcome::ShadowDenied);
-                Some(Taken { wants, answer, held: Some(Held::Store(permit?)), shadow: None })
+                let held = Some(Held::Store(permit?));
+                Some(Taken { wants, answer, held, shadow: None, is_degraded: false })
             }
             Err(error) => {
                 wants.each().iter().for_each(|want| self.fail(want, &error, Outcome::ErrorOpen));
@@ -257,17 +285,19 @@ impl<S: Store> Rules<S> {
 }
 
 impl<S: Store> Pass<S> {
+    /// Of which nothing was asked.
+    fn unasked(is_degraded: bool) -> Self {
+        let (wants, answer) = (Wants::default(), Answer::new(Vec::new()));
+        Self::Several(Box::new(Taken { wants, answer, held: None, shadow: None, is_degraded }))
+    }
+
     fn add_shadow(&mut self, shadow: Option<Taken<S>>) {
-        if let Some(shadow) = shadow.map(Box::new) {
-            match self {
-                Self::Several(taken) => taken.shadow = Some(shadow),
-                // Nothing was asked of the others.
-                Self::Free | Self::One { .. } => {
-                    let (wants, answer) = (Wants::default(), Answer::new(Vec::new()));
-                    let taken = Taken { wants, answer, held: None, shadow: Some(shadow) };
-                    *self = Self::Several(Box::new(taken));
-                }
-            }
+        let Some(shadow) = shadow.map(Box::new) else { return };
+        if !matches!(self, Self::Several(_)) {
+            *self = Self::unasked(false);
+        }
+        if let Self::Several(taken) = self {
+            taken.shadow = Some(shadow);
         }
     }
 }

@@ -12,6 +12,7 @@ use super::by_policy::Book;
 use super::denial::Reason;
 use super::desk::Desk;
 use super::error::LimitError;
+use super::local::Local;
 use super::wants::{Want, Wants};
 use crate::cost::Cost;
 use crate::head::Head;
@@ -24,8 +25,7 @@ pub(crate) struct Rules<S: Store> {
     pub(super) plan: Arc<Plan<S>>,
     entries: Vec<Entry>,
     pub(super) desk: Desk<S>,
-    /// Who decides while the store cannot.
-    pub(super) local: Option<Desk<MemoryStore>>,
+    local: Local,
     #[cfg(feature = "policy")]
     book: Option<Book>,
 }
@@ -104,19 +104,21 @@ impl<S: Store> Rules<S> {
 
     /// Opens what the entries are about.
     fn open(plan: Arc<Plan<S>>, entries: Vec<Entry>, rules: &[Rule]) -> Self {
-        let is_local = entries.iter().any(|entry| entry.unavailable == Unavailable::Local);
-        let local = is_local.then(|| {
-            let shares: Vec<Rule> = rules.iter().map(|rule| rule.share(plan.options.processes)).collect();
-            Desk::new(plan.local.clone(), &shares)
-        });
         Self {
             desk: Desk::new(plan.store.clone(), rules),
             plan,
             entries,
-            local,
+            local: Local::default(),
             #[cfg(feature = "policy")]
             book: None,
         }
+    }
+
+    /// Who decides while the store cannot.
+    pub(super) fn local(&self) -> Arc<Desk<MemoryStore>> {
+        let Plan { store, local, options, .. } = &*self.plan;
+        let processes = options.processes.unwrap_or_else(|| store.nodes());
+        self.local.desk(processes, local, self.desk.rules())
     }
 
     pub(super) fn limits(&self) -> &[Limit] {

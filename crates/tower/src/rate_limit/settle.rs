@@ -104,10 +104,7 @@ impl<S: Store> Rules<S> {
         let answer = match taken.held.take() {
             None => return,
             Some(Held::Store(permit)) => self.desk.settle(permit, &taken.wants, &bill.costs).await,
-            Some(Held::Local(permit)) => match &self.local {
-                Some(local) => local.settle(permit, &taken.wants, &bill.costs).await,
-                None => return,
-            },
+            Some(Held::Local(permit)) => self.local().settle(permit, &taken.wants, &bill.costs).await,
         };
         match answer {
             Ok(answer) => taken.answer = answer,

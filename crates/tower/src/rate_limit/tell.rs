@@ -17,6 +17,7 @@ impl<S: Store> Rules<S> {
     /// Writes how the caller stands.
     pub(super) fn write(&self, taken: &Taken<S>, headers: &mut HeaderMap) {
         self.plan.options.writer.write(&self.standings(&taken.wants, &taken.answer), headers);
+        self.mark(taken.is_degraded, headers);
     }
 
     /// The same for one limit with one quota.
@@ -38,12 +39,21 @@ impl<S: Store> Rules<S> {
 
     /// The answer to a call that is refused.
     pub(super) fn refuse(&self, head: Head<'_>, refusal: &Refusal) -> Response<Bytes> {
-        let Refusal { reason, wants, answer, by } = refusal;
+        let Refusal { reason, wants, answer, by, is_degraded } = refusal;
         let standings = answer.as_ref().map(|answer| self.standings(wants, answer)).unwrap_or_default();
         let by = by.map(|limit| &**self.name(limit));
-        let denial = Denial { head, reason: *reason, standings: &standings, by };
+        let is_degraded = *is_degraded;
+        let denial = Denial { head, reason: *reason, standings: &standings, by, is_degraded };
         let mut response = (self.plan.options.on_denial)(&denial);
         self.plan.options.writer.write(&standings, response.headers_mut());
+        self.mark(is_degraded, response.headers_mut());
         response
+    }
+
+    /// Marks what was decided without the store.
+    fn mark(&self, is_degraded: bool, headers: &mut HeaderMap) {
+        if is_degraded {
+            self.plan.options.writer.mark_degraded(headers);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::{Ready, poll_fn, ready};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
@@ -21,6 +21,7 @@ use crate::kit::{Counted, get, hello, send};
 struct Remote {
     store: MemoryStore,
     is_away: Arc<AtomicBool>,
+    nodes: Arc<AtomicU32>,
 }
 
 impl Remote {
@@ -64,6 +65,10 @@ impl Store for Remote {
 
     async fn busiest(&self, top: Top, n: usize) -> Result<Vec<Busy>, StoreError> {
         self.reach().await?.busiest(top, n).await
+    }
+
+    fn nodes(&self) -> u32 {
+        self.nodes.load(Ordering::SeqCst).max(1)
     }
 }
 
@@ -138,11 +143,38 @@ async fn while_the_store_is_away_calls_pass_or_are_refused_or_this_process_decid
         let mut service = limits.if_unavailable(unavailable).build().unwrap().layer(hello());
         is_away.store(true, Ordering::SeqCst);
         for status in statuses {
-            assert_eq!(get(&mut service).await.status, status, "{unavailable:?}");
+            let got = get(&mut service).await;
+            assert_eq!(got.status, status, "{unavailable:?}");
+            assert_eq!(got.field("x-ratelimit-degraded"), Some("true"), "{unavailable:?}");
         }
         is_away.store(false, Ordering::SeqCst);
         for status in [200, 200, 429] {
-            assert_eq!(get(&mut service).await.status, status, "{unavailable:?}, and back");
+            let got = get(&mut service).await;
+            assert_eq!(got.status, status, "{unavailable:?}, and back");
+            assert_eq!(got.field("x-ratelimit-degraded"), None, "{unavailable:?}, and back");
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_writes_refusals_knows_that_the_store_was_away_and_callers_who_are_told_nothing_do_not() {
+    let (limits, is_away) = remote(twice_a_day());
+    let limits = limits.form(tollgate_http::Form::Off).if_unavailable(Unavailable::Local);
+    let mut service = limits
+        .on_denial(|denial| {
+            let mut response = denial.response();
+            *response.body_mut() = format!("{}", denial.is_degraded()).into();
+            response
+        })
+        .build()
+        .unwrap()
+        .layer(hello());
+    for away in [true, false] {
+        is_away.store(away, Ordering::SeqCst);
+        for status in [200, 200, 429] {
+            let got = get(&mut service).await;
+            assert_eq!((got.status.as_u16(), got.field("x-ratelimit-degraded")), (status, None));
+            assert!(status == 200 || got.body == away.to_string(), "{}", got.body);
         }
     }
 }
@@ -219,6 +251,21 @@ async fn a_process_that_decides_alone_has_its_share() {
     is_away.store(false, Ordering::SeqCst);
     for status in [200, 200, 200, 200, 200, 200, 429] {
         assert_eq!(get(&mut service).await.status, status);
+    }
+}
+
+#[tokio::test]
+async fn there_are_as_many_shares_as_processes_were_seen() {
+    let store = Remote::default();
+    let limit = Limit::new("a", Quota::per_day(6)).kind(tollgate_tower::Kind::FixedWindow);
+    let mut service =
+        RateLimitLayer::builder().store(store.clone()).limit(limit).build().unwrap().layer(hello());
+    store.is_away.store(true, Ordering::SeqCst);
+    for (nodes, statuses) in [(3, &[200, 200, 429][..]), (2, &[200, 200, 200, 429]), (3, &[429])] {
+        store.nodes.store(nodes, Ordering::SeqCst);
+        for status in statuses {
+            assert_eq!(get(&mut service).await.status, *status, "one of {nodes}");
+        }
     }
 }
 
