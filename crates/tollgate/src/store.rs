@@ -4,6 +4,20 @@
 //! that key. Several hits are admitted together or not at all. Whoever decides for others (a middleware, a server) is
 //! written once, for any store.
 //!
+//! Programs that limit themselves want a [`Limiter`], or a [`Gate`] of several limits:
+//!
+//! ```
+//! use tollgate::Quota;
+//! use tollgate::store::{Limiter, MemoryStore, Rule, StoreError};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), StoreError> {
+//! let per_user = Limiter::new(&MemoryStore::new(), &Rule::new("api", "per user", Quota::per_second(10)));
+//! assert!(per_user.allow("alice").await?);
+//! # Ok(()) }
+//! ```
+//!
+//! What is behind them:
+//!
 //! ```
 //! use tollgate::Quota;
 //! use tollgate::store::{Hit, MemoryStore, Mode, Rule, Store, StoreError};
@@ -24,6 +38,8 @@
 mod answer;
 mod callers;
 mod error;
+mod gate;
+mod limiter;
 mod memory;
 mod rule;
 mod usage;
@@ -34,6 +50,8 @@ use std::future::Future;
 pub use answer::{Answer, Said};
 pub use callers::Callers;
 pub use error::StoreError;
+pub use gate::{Denied, Gate, Permit};
+pub use limiter::Limiter;
 pub use memory::{MemoryLimit, MemoryPermit, MemoryStore, MemoryStoreBuilder, Restored};
 pub use rule::Rule;
 pub use usage::{Busy, OnLease, Top, Usage};
