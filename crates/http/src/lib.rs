@@ -43,6 +43,7 @@ mod reader;
 mod reset;
 mod retry_after;
 mod standing;
+mod text;
 mod vendor;
 mod writer;
 

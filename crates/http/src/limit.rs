@@ -5,7 +5,6 @@ use std::fmt;
 
 use http::HeaderValue;
 use sfv::{Integer, KeyRef, ListSerializer, StringRef};
-use smallvec::SmallVec;
 use tollgate_core::{Decision, Kind, Quota};
 
 use crate::budget::Unit;
@@ -148,22 +147,6 @@ impl Limit {
 
 /// The longest span that is ever told, 31 years. From 10^9 seconds on, readers that guess take a number for a date.
 pub(crate) const LONGEST_SECONDS: u64 = 999_999_999;
-
-/// The text of a field on its way. It is copied once, to where it is sent from, which then has just the size it needs.
-/// Most of them need no room on the heap before.
-pub(crate) type Text = SmallVec<[u8; 96]>;
-
-/// Writes a number as structured fields can say it: at most fifteen digits.
-pub(crate) fn push_number(text: &mut Text, number: u64) {
-    text.extend_from_slice(itoa::Buffer::new().format(number.min(MOST)).as_bytes());
-}
-
-/// What structured fields can count to.
-const MOST: u64 = 999_999_999_999_999;
-
-pub(crate) fn text_value(text: &[u8]) -> HeaderValue {
-    HeaderValue::from_bytes(text).expect("structured fields are printable ASCII")
-}
 
 /// A number as structured fields can say it: at most fifteen digits.
 pub(crate) fn integer(number: u64) -> Integer {

@@ -7,8 +7,9 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{DictSerializer, ItemSerializer, KeyRef, ListSerializer};
 
-use crate::limit::{LONGEST_SECONDS, Text, field_value, integer, push_number, text_value};
+use crate::limit::{LONGEST_SECONDS, field_value, integer};
 use crate::standing::Standing;
+use crate::text::Text;
 
 /// In which words limits are told.
 ///
@@ -77,6 +78,12 @@ impl Writer {
     /// Writes in that form.
     pub const fn form(self, form: Form) -> Self {
         Self { form }
+    }
+
+    /// Whether it says nothing of calls that pass.
+    #[inline]
+    pub const fn is_silent(&self) -> bool {
+        matches!(self.form, Form::Off)
     }
 
     /// Writes how the limits of one call stand.
@@ -160,15 +167,15 @@ fn left_of(standings: &[Standing<'_>]) -> HeaderValue {
     let mut text = Text::new();
     for standing in told(standings) {
         begin_item(&mut text);
-        text.extend_from_slice(standing.limit().left_begins().as_bytes());
-        push_number(&mut text, standing.available());
+        text.push(standing.limit().left_begins().as_bytes());
+        text.push_number(standing.available());
         if let Some(window) = standing.effective_window() {
-            text.extend_from_slice(b";t=");
-            push_number(&mut text, whole_seconds(window));
+            text.push(b";t=");
+            text.push_number(whole_seconds(window));
         }
         push_key(&mut text, standing);
     }
-    text_value(&text)
+    text.value()
 }
 
 /// `"burst";q=100;w=60, "daily";q=1000;w=86400`
@@ -176,23 +183,23 @@ fn policies_of(standings: &[Standing<'_>]) -> HeaderValue {
     let mut text = Text::new();
     for standing in told(standings) {
         begin_item(&mut text);
-        text.extend_from_slice(standing.limit().policy_field().as_bytes());
+        text.push(standing.limit().policy_field().as_bytes());
         push_key(&mut text, standing);
     }
-    text_value(&text)
+    text.value()
 }
 
 fn begin_item(text: &mut Text) {
     if !text.is_empty() {
-        text.extend_from_slice(b", ");
+        text.push(b", ");
     }
 }
 
 /// `;pk=:a2V5:`, if whose share it is shall be told.
 fn push_key(text: &mut Text, standing: &Standing<'_>) {
     if let Some(key) = standing.key() {
-        text.extend_from_slice(b";pk=");
-        text.extend_from_slice(ItemSerializer::new().bare_item(key).finish().as_bytes());
+        text.push(b";pk=");
+        text.push(ItemSerializer::new().bare_item(key).finish().as_bytes());
     }
 }
 
@@ -256,8 +263,8 @@ impl Numbers {
 
 fn number_value(number: u64) -> HeaderValue {
     let mut text = Text::new();
-    push_number(&mut text, number);
-    text_value(&text)
+    text.push_number(number);
+    text.value()
 }
 
 /// `100;w=60, 1000;w=3600`, the tightest first.
