@@ -47,6 +47,8 @@ mod usage;
 use std::fmt;
 use std::future::Future;
 
+use tollgate_core::Decision;
+
 pub use answer::{Answer, Said};
 pub use callers::Callers;
 pub use error::StoreError;
@@ -92,6 +94,13 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// can say; one in this process always answers.
     fn decide_now(&self, mode: Mode, hits: &[Hit<'_, Self::Limit>]) -> Option<Result<Answer, StoreError>> {
         _ = (mode, hits);
+        None
+    }
+
+    /// [`decide_now`](Self::decide_now) for the question that is asked most: one hit, to be taken of a limit with one quota.
+    /// `None` says nothing and did nothing; ask the other way.
+    fn take_now(&self, hit: Hit<'_, Self::Limit>) -> Option<Decision> {
+        _ = hit;
         None
     }
 

@@ -467,6 +467,24 @@ fn what_is_idle_is_swept_by_hand_and_by_a_thread() {
 // Names.
 
 #[test]
+fn one_hit_on_one_quota_is_taken_the_short_way_too() {
+    let store = MemoryStore::builder().clock(ManualClock::new()).names(10).build();
+    let (one, two) = (store.open(&per_user()), store.open(&per_user().with_quota(Quota::per_hour(5))));
+    let hit = Hit::new(&one, b"alice").costing(8);
+    let decision = store.take_now(hit).unwrap();
+    assert_eq!((decision.verdict(), decision.remaining()), (Verdict::Allow, 2));
+    let refused = store.take_now(hit).unwrap();
+    assert_eq!(refused, decide(&store, Mode::Take, &[hit]).decision());
+    assert_eq!((refused.verdict(), refused.remaining()), (Verdict::Deny, 2));
+    let asked = &store.busiest(Top::Asked, 1).into_inner().unwrap()[0];
+    assert_eq!((&*asked.key, asked.count), (&b"alice"[..], 3));
+    assert_eq!(store.busiest(Top::Denied, 1).into_inner().unwrap()[0].count, 2);
+
+    assert!(store.take_now(Hit::new(&two, b"alice")).is_none(), "which of the quotas?");
+    assert_eq!(left(&store, &two, "alice"), [10, 5], "nothing was taken");
+}
+
+#[test]
 fn the_busiest_and_the_most_refused_are_known_by_name() {
     let store = MemoryStore::builder().clock(ManualClock::new()).names(10).build();
     let (user, all) = (store.open(&per_user()), store.open(&Rule::new("api", "all", SLOW.burst(1_000))));

@@ -257,6 +257,17 @@ impl<C: Clock> Store for MemoryStore<C> {
         Some(self.answer(mode, hits))
     }
 
+    #[inline]
+    fn take_now(&self, hit: Hit<'_, MemoryLimit<C>>) -> Option<Decision> {
+        let opened = &*hit.limit.opened;
+        let [tier] = &*opened.tiers else { return None };
+        let decision = opened.table.check_at(&opened.owner(tier, hit.key), hit.cost, self.clock().now());
+        if self.shared.callers.is_some() {
+            self.note(&[hit], &Answer::one(hit.cost, decision));
+        }
+        Some(decision)
+    }
+
     fn acquire(
         &self,
         hits: &[Hit<'_, MemoryLimit<C>>],
