@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use http::HeaderName;
@@ -55,8 +56,7 @@ enum Part {
     Other(Arc<Other>),
 }
 
-/// Adds to a key; whether there was something to add.
-type Other = dyn Fn(&Head<'_>, &mut KeyBytes) -> bool + Send + Sync;
+type Other = dyn Fn(&Head<'_>) -> Option<KeyBytes> + Send + Sync;
 
 /// Most keys fit here.
 pub(crate) type KeyBytes = SmallVec<[u8; 24]>;
@@ -116,10 +116,7 @@ impl Key {
 
     /// Anything that can be told of a request.
     pub fn of<K: AsRef<[u8]>>(key: impl Fn(&Head<'_>) -> Option<K> + Send + Sync + 'static) -> Self {
-        Self::part(Part::Other(Arc::new(move |head, bytes| {
-            let value = key(head);
-            value.is_some_and(|value| add(value.as_ref(), bytes))
-        })))
+        Self::part(Part::Other(Arc::new(move |head| key(head).map(|key| key.as_ref().into()))))
     }
 
     /// Both together.
@@ -133,90 +130,84 @@ impl Key {
         Self { parts: vec![part] }
     }
 
-    /// Adds the key of a request, which is never empty but for [`EVERYBODY`](Self::EVERYBODY); whether it has one. If a part
-    /// is missing, nothing is added.
+    /// The key of a request, which is never empty but for [`EVERYBODY`](Self::EVERYBODY); none if a part is missing.
     #[inline]
-    pub(crate) fn add_to(&self, bytes: &mut KeyBytes, head: &Head<'_>, clients: &Clients) -> bool {
-        let start = bytes.len();
-        let is_whole = match &self.parts[..] {
-            [part] => part.add_some(head, clients, bytes),
-            parts => parts.iter().all(|part| part.add_with_length(head, clients, bytes)),
-        };
-        if !is_whole {
-            bytes.truncate(start);
+    pub(crate) fn value<'a>(&self, head: &Head<'a>, clients: &Clients) -> Option<KeyValue<'a>> {
+        match &self.parts[..] {
+            [part] => part.value(head, clients),
+            parts => joined(parts, head, clients).map(KeyValue::Made),
         }
-        is_whole
     }
 }
 
 #[cfg(feature = "policy")]
 impl Key {
     /// The same as the value of a field of a policy, which knows addresses as text; none if there is none.
-    pub(crate) fn value(&self, head: &Head<'_>, clients: &Clients) -> Option<KeyBytes> {
+    pub(crate) fn field<'a>(&self, head: &Head<'a>, clients: &Clients) -> Option<KeyValue<'a>> {
         if let [Part::Client] = self.parts[..] {
             let address = clients.network(head)?.addr();
-            return Some(KeyBytes::from_slice(address.to_string().as_bytes()));
+            return Some(KeyValue::Made(address.to_string().as_bytes().into()));
         }
-        let mut bytes = KeyBytes::new();
-        self.add_to(&mut bytes, head, clients).then_some(bytes)
+        self.value(head, clients)
     }
+}
+
+/// All parts as one key. Lengths in front keep ("ab", "c") and ("a", "bc") apart.
+fn joined(parts: &[Part], head: &Head<'_>, clients: &Clients) -> Option<KeyBytes> {
+    let mut bytes = KeyBytes::new();
+    for part in parts {
+        let value = part.value(head, clients)?;
+        bytes.extend_from_slice(&(value.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&value);
+    }
+    Some(bytes)
 }
 
 impl Part {
-    /// Lengths in front keep ("ab", "c") and ("a", "bc") apart.
-    fn add_with_length(&self, head: &Head<'_>, clients: &Clients, bytes: &mut KeyBytes) -> bool {
-        let start = bytes.len();
-        bytes.extend_from_slice(&[0; LENGTH]);
-        let is_some = self.add_some(head, clients, bytes);
-        let length = (bytes.len() - start - LENGTH) as u64;
-        bytes[start..start + LENGTH].copy_from_slice(&length.to_le_bytes());
-        is_some
+    /// What is there but empty is as good as nothing.
+    fn value<'a>(&self, head: &Head<'a>, clients: &Clients) -> Option<KeyValue<'a>> {
+        let value = match self {
+            Self::Client => match clients.network(head)?.addr() {
+                IpAddr::V4(address) => KeyValue::V4(address.octets()),
+                IpAddr::V6(address) => KeyValue::V6(address.octets()),
+            },
+            Self::Header(name) => KeyValue::Lent(head.headers.get(name)?.as_bytes()),
+            Self::Secret(name) => hash(head.headers.get(name)?.as_bytes())?,
+            Self::BearerToken => hash(bearer_token(head)?)?,
+            Self::Path => KeyValue::Lent(head.uri.path().as_bytes()),
+            Self::Method => KeyValue::Lent(head.method.as_str().as_bytes()),
+            Self::Other(other) => KeyValue::Made(other(head)?),
+        };
+        Some(value).filter(|value| !value.is_empty())
     }
+}
 
-    /// Whether something was added: what is there but empty is as good as nothing.
+/// A key, or a part of one: lent by the request where that is possible.
+pub(crate) enum KeyValue<'a> {
+    Lent(&'a [u8]),
+    V4([u8; 4]),
+    V6([u8; 16]),
+    Hash([u8; 32]),
+    Made(KeyBytes),
+}
+
+impl Deref for KeyValue<'_> {
+    type Target = [u8];
+
     #[inline]
-    fn add_some(&self, head: &Head<'_>, clients: &Clients, bytes: &mut KeyBytes) -> bool {
-        let start = bytes.len();
-        self.add(head, clients, bytes) && bytes.len() > start
-    }
-
-    fn add(&self, head: &Head<'_>, clients: &Clients, bytes: &mut KeyBytes) -> bool {
+    fn deref(&self) -> &[u8] {
         match self {
-            Self::Client => clients.network(head).is_some_and(|network| match network.addr() {
-                IpAddr::V4(address) => add_few(address.octets(), bytes),
-                IpAddr::V6(address) => add(&address.octets(), bytes),
-            }),
-            Self::Header(name) => head.headers.get(name).is_some_and(|value| add(value.as_bytes(), bytes)),
-            Self::Secret(name) => {
-                head.headers.get(name).is_some_and(|value| add_hash(value.as_bytes(), bytes))
-            }
-            Self::BearerToken => bearer_token(head).is_some_and(|token| add_hash(token, bytes)),
-            Self::Path => add(head.uri.path().as_bytes(), bytes),
-            Self::Method => add(head.method.as_str().as_bytes(), bytes),
-            Self::Other(other) => other(head, bytes),
+            Self::Lent(bytes) => bytes,
+            Self::V4(octets) => octets,
+            Self::V6(octets) => octets,
+            Self::Hash(hash) => hash,
+            Self::Made(bytes) => bytes,
         }
     }
 }
 
-/// Of a length in front.
-const LENGTH: usize = size_of::<u64>();
-
-/// Adds what is short without the effort that anything longer takes.
-#[inline]
-fn add_few<const N: usize>(value: [u8; N], bytes: &mut KeyBytes) -> bool {
-    for byte in value {
-        bytes.push(byte);
-    }
-    true
-}
-
-fn add(value: &[u8], bytes: &mut KeyBytes) -> bool {
-    bytes.extend_from_slice(value);
-    true
-}
-
-fn add_hash(secret: &[u8], bytes: &mut KeyBytes) -> bool {
-    !secret.is_empty() && add(&Sha256::digest(secret), bytes)
+fn hash<'a>(secret: &[u8]) -> Option<KeyValue<'a>> {
+    (!secret.is_empty()).then(|| KeyValue::Hash(Sha256::digest(secret).into()))
 }
 
 /// The scheme is written in any case, and spaces may follow.
@@ -254,10 +245,7 @@ mod tests {
 
     fn key_of(key: &Key, request: http::request::Builder) -> Option<Vec<u8>> {
         let request = request.body(()).unwrap();
-        let mut bytes = KeyBytes::from_slice(b"before");
-        let has_key = key.add_to(&mut bytes, &Head::of(&request), &Clients::default());
-        assert!(has_key || bytes[..] == *b"before");
-        has_key.then(|| bytes[b"before".len()..].to_vec())
+        key.value(&Head::of(&request), &Clients::default()).map(|value| value.to_vec())
     }
 
     fn with(name: &str, value: &str) -> http::request::Builder {

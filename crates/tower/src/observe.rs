@@ -16,8 +16,8 @@ use disabled::{add_near, add_one};
 pub(crate) use enabled::Watch;
 #[cfg(feature = "metrics")]
 use enabled::{add_near, add_one};
-use tollgate::Sometimes;
-use tollgate::store::{Said, StoreError};
+use tollgate::store::StoreError;
+use tollgate::{Decision, Sometimes};
 
 /// What became of a call, as one of its limits sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +78,9 @@ impl Observer {
 
     /// An admission that leaves less than a fifth of its limit.
     #[inline]
-    pub(crate) fn count_near(&self, rule: &Arc<str>, said: &[Said]) {
-        let is_near = |said: &Said| said.decision.remaining().saturating_mul(NEAR) < said.decision.limit();
-        if said.iter().any(is_near) {
+    pub(crate) fn count_near<'a>(&self, rule: &Arc<str>, said: impl IntoIterator<Item = &'a Decision>) {
+        let is_near = |said: &Decision| said.remaining().saturating_mul(NEAR) < said.limit();
+        if said.into_iter().any(is_near) {
             add_near(&self.domain, rule);
         }
     }

@@ -1,11 +1,14 @@
 //! Real sockets, with axum.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tollgate::ManualClock;
+use tollgate::store::MemoryStore;
 use tollgate_tower::{Key, Kind, Limit, NoKey, Quota, RateLimitLayer};
 
 async fn serve(app: Router) -> String {
@@ -58,6 +61,33 @@ async fn a_refusal_over_a_socket_has_its_fields_and_its_body() {
     assert!((1..=86_400).contains(&wait));
     let body = refused.text().await.unwrap();
     assert!(body.contains(r#""violated-policies":["daily"]"#), "{body}");
+}
+
+#[tokio::test]
+async fn over_a_socket_fields_count_down_and_retry_after_is_true_to_the_tick() {
+    let clock = ManualClock::new();
+    let layer = RateLimitLayer::builder()
+        .store(MemoryStore::builder().clock(clock.clone()).build())
+        .limit(Limit::new("minute", Quota::per_minute(3)).per(Key::client(), NoKey::Refuse))
+        .build()
+        .unwrap();
+    let url = serve(Router::new().route("/", get(async || "hello")).layer(layer)).await;
+    let call = async || {
+        let response = reqwest::get(&url).await.unwrap();
+        let field = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(field("ratelimit-policy").unwrap(), r#""minute";q=3;w=60"#);
+        (response.status().as_u16(), field("ratelimit").unwrap(), field("retry-after"))
+    };
+    // One comes back every twenty seconds: as long until it is full as are missing, and when none is left, until the next.
+    for left in [r#""minute";r=2;t=20"#, r#""minute";r=1;t=40"#, r#""minute";r=0;t=20"#] {
+        assert_eq!(call().await, (200, left.to_owned(), None));
+    }
+    let refused = (429, r#""minute";r=0;t=20"#.to_owned(), Some("20".to_owned()));
+    assert_eq!(call().await, refused);
+    clock.advance(Duration::from_secs(20) - Duration::from_nanos(1));
+    assert_eq!(call().await, (429, r#""minute";r=0;t=1"#.to_owned(), Some("1".to_owned())));
+    clock.advance(Duration::from_nanos(1));
+    assert_eq!(call().await, (200, r#""minute";r=0;t=20"#.to_owned(), None));
 }
 
 #[tokio::test]

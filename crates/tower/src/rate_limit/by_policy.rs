@@ -15,7 +15,7 @@ use super::rules::Entry;
 use crate::client_address::Clients;
 use crate::cost::Cost;
 use crate::head::Head;
-use crate::key::{Key, KeyBytes};
+use crate::key::{Key, KeyValue};
 
 /// What there is to know of requests where a policy says the limits.
 pub(super) struct Vocabulary {
@@ -134,8 +134,8 @@ impl Book {
             static SCRATCH: RefCell<Scratch> = RefCell::default();
         }
         let fields = self.fields.iter();
-        let values: SmallVec<[(&str, KeyBytes); 4]> =
-            fields.filter_map(|(name, key)| Some((name.as_str(), key.value(head, clients)?))).collect();
+        let values: SmallVec<[(&str, KeyValue<'_>); 4]> =
+            fields.filter_map(|(name, key)| Some((name.as_str(), key.field(head, clients)?))).collect();
         let mut descriptor = Descriptor::in_domain(&self.domain);
         values.iter().for_each(|(name, value)| descriptor.push(name, value));
         let mut scratch = SCRATCH.take();

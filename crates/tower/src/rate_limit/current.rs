@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 #[cfg(feature = "policy")]
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use tollgate::store::Store;
 
 use super::rules::Rules;
@@ -24,8 +24,8 @@ impl<S: Store> Current<S> {
     }
 
     #[inline]
-    pub(super) fn rules(&self) -> Arc<Rules<S>> {
-        Arc::clone(&self.rules)
+    pub(super) fn rules(&self) -> &Arc<Rules<S>> {
+        &self.rules
     }
 }
 
@@ -36,8 +36,8 @@ impl<S: Store> Current<S> {
     }
 
     #[inline]
-    pub(super) fn rules(&self) -> Arc<Rules<S>> {
-        self.rules.load_full()
+    pub(super) fn rules(&self) -> Guard<Arc<Rules<S>>> {
+        self.rules.load()
     }
 
     pub(super) fn replace(&self, rules: Rules<S>) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tollgate::Decision;
 use tollgate::store::{Answer, Hit, Mode, Rule, Store, StoreError};
 
 use super::wants::{Want, Wants};
@@ -41,6 +42,12 @@ impl<S: Store> Desk<S> {
             [_] => self.store.decide_now(Mode::Take, &[self.hit(wants, 0)]),
             _ => self.store.decide_now(Mode::Take, &self.hits(wants)),
         }
+    }
+
+    /// Takes of one limit with one quota, if that can be done without waiting.
+    #[inline]
+    pub(crate) fn take_one_now(&self, limit: usize, key: &[u8], cost: u64) -> Option<Decision> {
+        self.store.take_now(Hit::new(&self.limits[limit], key).costing(cost))
     }
 
     /// Takes all, or nothing; with a permit if what it costs will be known later.

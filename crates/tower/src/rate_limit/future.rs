@@ -28,7 +28,6 @@ pin_project! {
         N: Service<Request<B>>,
         S: Store,
     {
-        rules: Arc<Rules<S>>,
         #[pin]
         state: State<N, S, B, R>,
     }
@@ -42,25 +41,35 @@ pin_project! {
         S: Store,
     {
         // What waits is rare, and large.
-        Judging { judging: Judging<S>, call: Option<Box<(N, Request<B>)>> },
-        Calling { #[pin] call: N::Future, pass: Pass<S> },
-        Settling { settling: Settling<S>, response: Option<Response<R>> },
+        Judging { rules: Arc<Rules<S>>, judging: Judging<S>, call: Option<Box<(N, Request<B>)>> },
+        // With the rules that are to be closed by, if there is anything to close.
+        Calling { #[pin] call: N::Future, open: Option<(Arc<Rules<S>>, Pass<S>)> },
+        Settling { rules: Arc<Rules<S>>, settling: Settling<S>, response: Option<Response<R>> },
         Refused { response: Option<Response<Bytes>> },
     }
 }
 
 impl<N: Service<Request<B>>, S: Store, B, R> RateLimitFuture<N, S, B, R> {
-    pub(super) fn judging(rules: Arc<Rules<S>>, judging: Judging<S>, inner: N, request: Request<B>) -> Self {
-        Self { rules, state: State::Judging { judging, call: Some(Box::new((inner, request))) } }
+    pub(super) fn judging(rules: &Arc<Rules<S>>, judging: Judging<S>, inner: N, request: Request<B>) -> Self {
+        let (rules, call) = (Arc::clone(rules), Some(Box::new((inner, request))));
+        Self { state: State::Judging { rules, judging, call } }
     }
 
     #[inline]
-    pub(super) fn calling(rules: Arc<Rules<S>>, call: N::Future, pass: Pass<S>) -> Self {
-        Self { rules, state: State::Calling { call, pass } }
+    pub(super) fn calling(rules: &Arc<Rules<S>>, call: N::Future, pass: Pass<S>) -> Self {
+        Self { state: State::calling(rules, call, pass) }
     }
 
-    pub(super) fn refused(rules: Arc<Rules<S>>, response: Response<Bytes>) -> Self {
-        Self { rules, state: State::Refused { response: Some(response) } }
+    pub(super) fn refused(response: Response<Bytes>) -> Self {
+        Self { state: State::Refused { response: Some(response) } }
+    }
+}
+
+impl<N: Service<Request<B>>, S: Store, B, R> State<N, S, B, R> {
+    #[inline]
+    fn calling(rules: &Arc<Rules<S>>, call: N::Future, pass: Pass<S>) -> Self {
+        let is_open = !matches!(pass, Pass::Free);
+        Self::Calling { call, open: is_open.then(|| (Arc::clone(rules), pass)) }
     }
 }
 
@@ -75,29 +84,32 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProjection::Judging { judging, call } => {
+                StateProjection::Judging { rules, judging, call } => {
                     let ruling = ready!(judging.as_mut().poll(context));
                     let (mut inner, request) = *call.take().expect(POLLED_AGAIN);
                     match ruling {
-                        Ruling::Pass(pass) => State::Calling { call: inner.call(request), pass },
+                        Ruling::Pass(pass) => State::calling(rules, inner.call(request), pass),
                         Ruling::Refuse(refusal) => {
-                            let response = this.rules.refuse(Head::of(&request), &refusal);
+                            let response = rules.refuse(Head::of(&request), &refusal);
                             State::Refused { response: Some(response) }
                         }
                     }
                 }
-                StateProjection::Calling { call, pass } => {
+                StateProjection::Calling { call, open } => {
                     let mut response = ready!(call.poll(context))?;
-                    match this.rules.close(pass, &mut response) {
+                    let Some((rules, pass)) = open.take() else { return answered(response, None) };
+                    match rules.close(pass, &mut response) {
                         Closing::Done => return answered(response, None),
                         Closing::Count(counter) => return answered(response, Some(counter)),
-                        Closing::Settle(settling) => State::Settling { settling, response: Some(response) },
+                        Closing::Settle(settling) => {
+                            State::Settling { rules, settling, response: Some(response) }
+                        }
                     }
                 }
-                StateProjection::Settling { settling, response } => {
+                StateProjection::Settling { rules, settling, response } => {
                     let taken = ready!(settling.as_mut().poll(context));
                     let mut response = response.take().expect(POLLED_AGAIN);
-                    this.rules.write(&taken, response.headers_mut());
+                    rules.write(&taken, response.headers_mut());
                     return answered(response, None);
                 }
                 StateProjection::Refused { response } => {

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -35,7 +34,7 @@ pub(super) enum Ruling<S: Store> {
 
 /// A call that passes, and what it took. It goes with the call, so what is frequent is small.
 pub(super) enum Pass<S: Store> {
-    /// Nothing; or nobody could tell.
+    /// Nothing that anybody is told of.
     Free,
     /// Of one limit with one quota.
     One {
@@ -92,7 +91,7 @@ impl<S: Store> Said<S> {
 impl<S: Store> Rules<S> {
     /// Decides. Mostly the store answers at once, and nothing is left to be done; then there is no future to be kept.
     #[inline]
-    pub(super) fn judge(self: &Arc<Self>, mut asked: Asked) -> Judged<S> {
+    pub(super) fn judge(self: &Arc<Self>, asked: Asked) -> Judged<S> {
         let is_plain = asked.refused.is_none() && asked.shadow.is_none() && !self.is_settled(&asked.enforced);
         if !is_plain {
             return self.judge_rest(asked, None);
@@ -100,7 +99,17 @@ impl<S: Store> Rules<S> {
         if asked.enforced.is_empty() {
             return Judged::Now(Ruling::Pass(Pass::Free));
         }
-        match self.desk.take_now(&asked.enforced) {
+        let answer = self.desk.take_now(&asked.enforced);
+        self.judge_answered(asked, answer)
+    }
+
+    /// Goes on with what the store said at once, if it did, to a call that nothing will be settled of.
+    pub(super) fn judge_answered(
+        self: &Arc<Self>,
+        mut asked: Asked,
+        answer: Option<Result<Answer, StoreError>>,
+    ) -> Judged<S> {
+        match answer {
             Some(Ok(answer)) if answer.delay().is_zero() => {
                 self.plan.observer.decided(&asked.watch);
                 Judged::Now(match self.pass_one(&asked.enforced, &answer) {
@@ -181,17 +190,11 @@ impl<S: Store> Rules<S> {
         Ruling::Pass(Pass::Several(Box::new(taken)))
     }
 
-    /// The most frequent case: one limit with one quota admits, and nothing of it will be settled. Tells whoever watches.
+    /// The most frequent case: one limit with one quota admits.
     #[inline]
     fn pass_one(&self, wants: &Wants, answer: &Answer) -> Option<Pass<S>> {
         let ([want], [said]) = (wants.each(), answer.each()) else { return None };
-        if !said.decision.is_admitted() {
-            return None;
-        }
-        let name = &self.entry(want).name;
-        self.plan.observer.count(name, Outcome::Allowed);
-        self.plan.observer.count_near(name, slice::from_ref(said));
-        Some(Pass::One { limit: want.limit() as u32, decision: said.decision })
+        said.decision.is_admitted().then(|| self.pass(want.limit(), &said.decision))
     }
 
     /// Takes from the store, or does what is to be done if it cannot tell.
@@ -273,7 +276,8 @@ impl<S: Store> Rules<S> {
                 self.plan.observer.count(&self.entry(want).name, outcome);
             }
             if is_admitted {
-                self.plan.observer.count_near(&self.entry(want).name, answer.of_hit(hit));
+                let said = answer.of_hit(hit).iter().map(|said| &said.decision);
+                self.plan.observer.count_near(&self.entry(want).name, said);
             }
         }
     }

@@ -24,6 +24,8 @@ use crate::observe::{Observer, Outcome, Watch};
 pub(crate) struct Rules<S: Store> {
     pub(super) plan: Arc<Plan<S>>,
     entries: Vec<Entry>,
+    /// Whether there is one limit, and nothing else to be looked at.
+    pub(super) is_alone: bool,
     pub(super) desk: Desk<S>,
     local: Local,
     #[cfg(feature = "policy")]
@@ -35,7 +37,7 @@ pub(super) struct Plan<S: Store> {
     store: S,
     /// For as long as the other cannot tell.
     local: MemoryStore,
-    limits: Vec<Limit>,
+    pub(super) limits: Vec<Limit>,
     pub(super) options: Options,
     pub(super) observer: Observer,
 }
@@ -105,6 +107,7 @@ impl<S: Store> Rules<S> {
     /// Opens what the entries are about.
     fn open(plan: Arc<Plan<S>>, entries: Vec<Entry>, rules: &[Rule]) -> Self {
         Self {
+            is_alone: entries.len() == 1 && plan.only_limit().is_some(),
             desk: Desk::new(plan.store.clone(), rules),
             plan,
             entries,
@@ -150,13 +153,11 @@ impl<S: Store> Rules<S> {
         {
             let wants = asked.wants(limit.is_shadow);
             let cost = limit.cost.first(head);
-            if wants.push(index, cost, |bytes| limit.key.add_to(bytes, head, &self.plan.options.clients)) {
-                continue;
-            }
-            match limit.no_key {
-                NoKey::Share => _ = wants.push(index, cost, |_| true), // nobody else's key is empty
-                NoKey::Refuse => self.refuse_at_once(&mut asked, Reason::NoKey, index),
-                NoKey::Pass => {}
+            match (limit.key.value(head, &self.plan.options.clients), limit.no_key) {
+                (Some(key), _) => wants.push(index, cost, &key),
+                (None, NoKey::Share) => wants.push(index, cost, b""), // nobody else's key is empty
+                (None, NoKey::Refuse) => self.refuse_at_once(&mut asked, Reason::NoKey, index),
+                (None, NoKey::Pass) => {}
             }
         }
         #[cfg(feature = "policy")]
@@ -171,7 +172,7 @@ impl<S: Store> Rules<S> {
         let Some(book) = &self.book else { return };
         let cost = |entry: usize| self.entries[entry].cost.first(head);
         book.read(head, &self.plan.options.clients, cost, |found| match found.cost {
-            Some(cost) => asked.wants(found.is_shadow).push_with(found.entry, cost, found.key),
+            Some(cost) => asked.wants(found.is_shadow).push(found.entry, cost, found.key),
             None => self.refuse_at_once(asked, Reason::UnreadableCost, found.entry),
         });
     }

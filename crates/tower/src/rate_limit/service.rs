@@ -38,20 +38,18 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let rules = self.current.rules();
-        let asked = rules.read(&Head::of(&request));
-        match rules.judge(asked) {
+        let head = Head::of(&request);
+        let judged = rules.judge_alone(&head).unwrap_or_else(|| rules.judge(rules.read(&head)));
+        match judged {
             Judged::Now(Ruling::Pass(pass)) => {
-                RateLimitFuture::calling(rules, self.inner.call(request), pass)
+                RateLimitFuture::calling(&rules, self.inner.call(request), pass)
             }
-            Judged::Now(Ruling::Refuse(refusal)) => {
-                let response = rules.refuse(Head::of(&request), &refusal);
-                RateLimitFuture::refused(rules, response)
-            }
+            Judged::Now(Ruling::Refuse(refusal)) => RateLimitFuture::refused(rules.refuse(head, &refusal)),
             Judged::Later(judging) => {
                 // The one that said it is ready is the one to be called.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
-                RateLimitFuture::judging(rules, judging, ready, request)
+                RateLimitFuture::judging(&rules, judging, ready, request)
             }
         }
     }

@@ -1,7 +1,6 @@
 //! What a call cost in the end.
 
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -38,8 +37,8 @@ struct Bill {
 
 impl<S: Store> Rules<S> {
     /// What remains to be done about what a call took: mostly nothing. Writes the fields if nothing can change them any more.
-    pub(super) fn close<R>(self: &Arc<Self>, pass: &mut Pass<S>, response: &mut Response<R>) -> Closing<S> {
-        match mem::replace(pass, Pass::Free) {
+    pub(super) fn close<R>(self: &Arc<Self>, pass: Pass<S>, response: &mut Response<R>) -> Closing<S> {
+        match pass {
             Pass::Free => {}
             Pass::One { limit, decision } => self.write_one(limit as usize, decision, response.headers_mut()),
             Pass::Several(taken) => return self.close_several(taken, response),

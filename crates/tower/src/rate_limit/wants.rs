@@ -30,28 +30,11 @@ impl Want {
 }
 
 impl Wants {
-    /// One more, if `add_key` has a key to add. Whether it had.
-    #[inline]
-    pub(crate) fn push(
-        &mut self,
-        limit: usize,
-        cost: u64,
-        add_key: impl FnOnce(&mut KeyBytes) -> bool,
-    ) -> bool {
-        let has_key = add_key(&mut self.keys);
-        if has_key {
-            // A request's head has no four billion bytes, and nobody has as many limits.
-            self.each.push(Want { limit: limit as u32, key_end: self.keys.len() as u32, cost });
-        }
-        has_key
-    }
-
-    /// One more with that key.
-    pub(crate) fn push_with(&mut self, limit: usize, cost: u64, key: &[u8]) {
-        self.push(limit, cost, |keys| {
-            keys.extend_from_slice(key);
-            true
-        });
+    /// One more, with that key.
+    pub(crate) fn push(&mut self, limit: usize, cost: u64, key: &[u8]) {
+        self.keys.extend_from_slice(key);
+        // A request's head has no four billion bytes, and nobody has as many limits.
+        self.each.push(Want { limit: limit as u32, key_end: self.keys.len() as u32, cost });
     }
 
     #[inline]
@@ -75,7 +58,7 @@ impl Wants {
     pub(crate) fn only(&self, stays: impl Fn(&Want) -> bool) -> Self {
         let mut wants = Self::default();
         for (at, want) in self.each.iter().enumerate().filter(|(_, want)| stays(want)) {
-            wants.push_with(want.limit(), want.cost, self.key(at));
+            wants.push(want.limit(), want.cost, self.key(at));
         }
         wants
     }

@@ -1,0 +1,76 @@
+//! The short way that most calls go: one limit, and nothing else to be looked at.
+
+use std::sync::Arc;
+
+use tollgate::Decision;
+use tollgate::store::{Answer, Store};
+
+use super::judge::{Judged, Pass, Ruling};
+use super::rules::{Asked, Plan, Rules};
+use crate::head::Head;
+use crate::limit::Limit;
+use crate::observe::{Outcome, Watch};
+
+impl<S: Store> Plan<S> {
+    /// The limit that is the only one, if it is enforced on everybody, and at a price that does not change afterwards.
+    pub(super) fn only_limit(&self) -> Option<&Limit> {
+        let [limit] = &self.limits[..] else { return None };
+        let is_plain = !limit.is_shadow && limit.cost.settle.is_none() && self.options.allowed.is_empty();
+        is_plain.then_some(limit)
+    }
+}
+
+impl<S: Store> Rules<S> {
+    /// [Decides](Self::judge) about a call that one limit is all there is to ask about; none if it is not such a call.
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "what is decided goes into the call's future without being moved on the way"
+    )]
+    pub(super) fn judge_alone(self: &Arc<Self>, head: &Head<'_>) -> Option<Judged<S>> {
+        let limit = self.plan.limits.first().filter(|limit| self.is_alone && limit.applies_to(head))?;
+        let watch = Watch::default();
+        let key = limit.key.value(head, &self.plan.options.clients);
+        let key = key.as_deref()?;
+        let cost = limit.cost.first(head);
+        match self.desk.take_one_now(0, key, cost) {
+            Some(decision) if decision.is_allowed() => {
+                self.plan.observer.decided(&watch);
+                Some(Judged::Now(Ruling::Pass(self.pass(0, &decision))))
+            }
+            decision => Some(self.judge_at_length(Asked::one(watch, cost, key), decision)),
+        }
+    }
+
+    #[inline(never)]
+    fn judge_at_length(self: &Arc<Self>, asked: Asked, decision: Option<Decision>) -> Judged<S> {
+        match decision {
+            Some(decision) => {
+                let cost = asked.enforced.each()[0].cost;
+                self.judge_answered(asked, Some(Ok(Answer::one(cost, decision))))
+            }
+            None => self.judge(asked),
+        }
+    }
+
+    /// A call that one quota of one limit admits, of which nothing will be settled. Tells whoever watches.
+    #[inline]
+    pub(super) fn pass(&self, limit: usize, decision: &Decision) -> Pass<S> {
+        let name = self.name(limit);
+        self.plan.observer.count(name, Outcome::Allowed);
+        self.plan.observer.count_near(name, [decision]);
+        if self.plan.options.writer.is_silent() {
+            return Pass::Free;
+        }
+        Pass::One { limit: limit as u32, decision: *decision }
+    }
+}
+
+impl Asked {
+    /// What a call wants of the only limit.
+    fn one(watch: Watch, cost: u64, key: &[u8]) -> Self {
+        let mut asked = Self { watch, ..Self::default() };
+        asked.enforced.push(0, cost, key);
+        asked
+    }
+}
