@@ -110,6 +110,8 @@ where
     service
 }
 
+const REFUSED: &str = "refused";
+
 /// Cases: a name, the contenders, and which of them is to be at most 0.7 of which.
 const CASES: [(&str, &[&str], Option<(&str, &str)>); 3] = [
     (
@@ -122,12 +124,13 @@ const CASES: [(&str, &[&str], Option<(&str, &str)>); 3] = [
         &["tollgate-no-fields", "tower_governor"],
         Some(("tollgate-no-fields", "tower_governor")),
     ),
-    ("refused", &["tollgate-refused", "tower_governor-refused"], None),
+    (REFUSED, &["tollgate-refused", "tower_governor-refused"], None),
 ];
 
 pub(crate) fn run(options: Options, bench: &mut Bench) {
-    let (rounds, turns) = if options.is_quick() { (5, 100_000) } else { (25, 500_000) };
+    let rounds = if options.is_quick() { 5 } else { 25 };
     for (name, contenders, goal) in CASES {
+        let turns = if name == REFUSED { 10_000 } else { 100_000 }; // theirs take long there
         let mut case = Case::new(format!("call-{name}"), "ns", Better::Lower);
         if let Some((ours, theirs)) = goal {
             case = case.goal(Goal::ratio_at_most(ours, theirs, 0.7));

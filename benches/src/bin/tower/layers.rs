@@ -1,5 +1,7 @@
 //! The contenders' layers, all with one limit for each address.
 
+use std::task::{Context, Poll};
+
 use axum::body::Body;
 use governor::middleware::{NoOpMiddleware, StateInformationMiddleware};
 use tollgate::Quota;
@@ -7,6 +9,8 @@ use tollgate_tower::{Form, Key, Limit, NoKey, RateLimitLayer};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::PeerIpKeyExtractor;
+use tower_layer::{LayerFn, layer_fn};
+use tower_service::Service;
 
 /// How much each address may do.
 #[derive(Clone, Copy)]
@@ -28,6 +32,28 @@ pub(crate) fn tollgate(allowance: Allowance, form: Form) -> RateLimitLayer {
 }
 
 const MANY: u32 = 1_000_000_000;
+
+/// A layer that does nothing: what any layer costs where it is put.
+pub(crate) fn nothing<S>() -> LayerFn<fn(S) -> Nothing<S>> {
+    layer_fn(Nothing as fn(S) -> Nothing<S>)
+}
+
+#[derive(Clone)]
+pub(crate) struct Nothing<S>(S);
+
+impl<R, S: Service<R>> Service<R> for Nothing<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: R) -> S::Future {
+        self.0.call(request)
+    }
+}
 
 type Theirs<M> = GovernorLayer<PeerIpKeyExtractor, M, Body>;
 

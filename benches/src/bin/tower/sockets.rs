@@ -15,7 +15,7 @@ use tollgate_benches::{
 };
 use tollgate_tower::Form;
 
-use crate::layers::{Allowance, tollgate, tower_governor, tower_governor_with_headers};
+use crate::layers::{Allowance, nothing, tollgate, tower_governor, tower_governor_with_headers};
 
 const CONNECTIONS: usize = 32;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -29,11 +29,12 @@ struct Round {
 
 pub(crate) fn run(options: Options, bench: &mut Bench) {
     let (rounds, span) =
-        if options.is_quick() { (3, Duration::from_millis(300)) } else { (25, Duration::from_secs(1)) };
+        if options.is_quick() { (5, Duration::from_millis(200)) } else { (41, Duration::from_millis(200)) };
     let server = Server::start();
     let hello = || Router::new().route("/", get(async || BODY));
     let served = [
         ("bare", server.serve(hello())),
+        ("nothing", server.serve(hello().layer(nothing()))),
         ("tollgate", server.serve(hello().layer(tollgate(Allowance::Plenty, Form::Draft11)))),
         ("tollgate-no-fields", server.serve(hello().layer(tollgate(Allowance::Plenty, Form::Off)))),
         ("tower_governor", server.serve(hello().layer(tower_governor(Allowance::Plenty)))),
