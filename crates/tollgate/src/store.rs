@@ -31,6 +31,8 @@ mod usage;
 use std::fmt;
 use std::future::Future;
 
+use tollgate_core::Decision;
+
 pub use answer::{Answer, Said};
 pub use callers::Callers;
 pub use error::StoreError;
@@ -75,6 +77,21 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn decide_now(&self, mode: Mode, hits: &[Hit<'_, Self::Limit>]) -> Option<Result<Answer, StoreError>> {
         _ = (mode, hits);
         None
+    }
+
+    /// [`decide_now`](Self::decide_now) about one hit on a limit with one quota, for whoever wants no more than its decision.
+    /// `None` says nothing and did nothing: it cannot be told without waiting or not by one decision, or not at all.
+    fn decide_one_now(&self, mode: Mode, hit: Hit<'_, Self::Limit>) -> Option<Decision> {
+        let &[_] = hit.limit.as_ref().quotas() else { return None };
+        let answer = self.decide_now(mode, &[hit])?.ok()?;
+        let &[said] = answer.each() else { return None };
+        Some(said.decision)
+    }
+
+    /// Tells that a hit will be decided about soon, so that what it takes may be under way by then. It changes nothing; most
+    /// stores do nothing.
+    fn prepare(&self, hit: &Hit<'_, Self::Limit>) {
+        _ = hit;
     }
 
     /// Decides as [`Mode::Take`] does; what was admitted can be [settled](Self::settle) with what it really cost.
