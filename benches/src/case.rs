@@ -121,6 +121,7 @@ enum Bound {
     AtLeast(f64),
     AtMost(f64),
     LeastAtMost(f64),
+    AlwaysAtMost(f64),
     Never,
 }
 
@@ -158,6 +159,11 @@ impl Goal {
         Self { contender, bound: Bound::LeastAtMost(value) }
     }
 
+    /// Its greatest sample is at most `value`: so it is in every round.
+    pub fn always_at_most(contender: &'static str, value: f64) -> Self {
+        Self { contender, bound: Bound::AlwaysAtMost(value) }
+    }
+
     /// It is zero in every round.
     pub fn never(contender: &'static str) -> Self {
         Self { contender, bound: Bound::Never }
@@ -182,6 +188,10 @@ impl Goal {
             Bound::LeastAtMost(value) => {
                 let least = summary.map_or(f64::NAN, |summary| summary.min);
                 (least, least <= value, format!("<= {value} in the best round"))
+            }
+            Bound::AlwaysAtMost(value) => {
+                let most = summary.map_or(f64::NAN, |summary| summary.max);
+                (most, most <= value, format!("<= {value} in every round"))
             }
             Bound::Never => {
                 let most = summary.map_or(f64::NAN, |summary| summary.max);
@@ -208,6 +218,7 @@ impl Goal {
             Bound::AtLeast(value) => ("at_least", value),
             Bound::AtMost(value) => ("at_most", value),
             Bound::LeastAtMost(value) => ("least_at_most", value),
+            Bound::AlwaysAtMost(value) => ("always_at_most", value),
             Bound::Never => ("at_most", 0.0),
         };
         let Judged { measured, met, .. } = self.judge(case);
@@ -265,6 +276,14 @@ mod tests {
         let missed = case().goal(Goal::least_at_most("tollgate", 49.9));
         assert_eq!(just.unmet().count(), 1); // governor's
         assert_eq!(missed.unmet().nth(1).unwrap(), "allow-2t: tollgate <= 49.9 in the best round: 50.0000");
+    }
+
+    #[test]
+    fn the_worst_round_decides_where_it_is_asked_to() {
+        let just = case().goal(Goal::always_at_most("tollgate", 53.0));
+        let missed = case().goal(Goal::always_at_most("tollgate", 52.9));
+        assert_eq!(just.unmet().count(), 1); // governor's
+        assert_eq!(missed.unmet().nth(1).unwrap(), "allow-2t: tollgate <= 52.9 in every round: 53.0000");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 mod child;
 #[path = "server/http.rs"]
 mod http;
+#[path = "server/lean.rs"]
+mod lean;
 #[path = "server/resp.rs"]
 mod resp;
 

@@ -337,6 +337,13 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         }
     }
 
+    /// Has a key's line come from memory, for whoever will ask about it soon.
+    #[inline]
+    pub(crate) fn prepare(&self, key: &K) {
+        let print = self.store.seed.print(key);
+        self.store.shard(print).prefetch(print);
+    }
+
     /// The fingerprint of anything, as this store makes them: another store makes others.
     #[inline]
     pub(crate) fn fingerprint<T: Hash + ?Sized>(&self, of: &T) -> u64 {

@@ -97,11 +97,19 @@ pub trait Store: Clone + Send + Sync + 'static {
         None
     }
 
-    /// [`decide_now`](Self::decide_now) for the question that is asked most: one hit, to be taken of a limit with one quota.
-    /// `None` says nothing and did nothing; ask the other way.
-    fn take_now(&self, hit: Hit<'_, Self::Limit>) -> Option<Decision> {
+    /// [`decide_now`](Self::decide_now) about one hit on a limit with one quota, for whoever wants no more than its decision.
+    /// `None` says nothing and did nothing: it cannot be told without waiting or not by one decision, or not at all.
+    fn decide_one_now(&self, mode: Mode, hit: Hit<'_, Self::Limit>) -> Option<Decision> {
+        let &[_] = hit.limit.as_ref().quotas() else { return None };
+        let answer = self.decide_now(mode, &[hit])?.ok()?;
+        let &[said] = answer.each() else { return None };
+        Some(said.decision)
+    }
+
+    /// Tells that a hit will be decided about soon, so that what it takes may be under way by then. It changes nothing; most
+    /// stores do nothing.
+    fn prepare(&self, hit: &Hit<'_, Self::Limit>) {
         _ = hit;
-        None
     }
 
     /// Decides as [`Mode::Take`] does; what was admitted can be [settled](Self::settle) with what it really cost.

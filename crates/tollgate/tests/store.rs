@@ -467,24 +467,6 @@ fn what_is_idle_is_swept_by_hand_and_by_a_thread() {
 // Names.
 
 #[test]
-fn one_hit_on_one_quota_is_taken_the_short_way_too() {
-    let store = MemoryStore::builder().clock(ManualClock::new()).names(10).build();
-    let (one, two) = (store.open(&per_user()), store.open(&per_user().with_quota(Quota::per_hour(5))));
-    let hit = Hit::new(&one, b"alice").costing(8);
-    let decision = store.take_now(hit).unwrap();
-    assert_eq!((decision.verdict(), decision.remaining()), (Verdict::Allow, 2));
-    let refused = store.take_now(hit).unwrap();
-    assert_eq!(refused, decide(&store, Mode::Take, &[hit]).decision());
-    assert_eq!((refused.verdict(), refused.remaining()), (Verdict::Deny, 2));
-    let asked = &store.busiest(Top::Asked, 1).into_inner().unwrap()[0];
-    assert_eq!((&*asked.key, asked.count), (&b"alice"[..], 3));
-    assert_eq!(store.busiest(Top::Denied, 1).into_inner().unwrap()[0].count, 2);
-
-    assert!(store.take_now(Hit::new(&two, b"alice")).is_none(), "which of the quotas?");
-    assert_eq!(left(&store, &two, "alice"), [10, 5], "nothing was taken");
-}
-
-#[test]
 fn the_busiest_and_the_most_refused_are_known_by_name() {
     let store = MemoryStore::builder().clock(ManualClock::new()).names(10).build();
     let (user, all) = (store.open(&per_user()), store.open(&Rule::new("api", "all", SLOW.burst(1_000))));
@@ -639,6 +621,40 @@ fn a_folder_that_cannot_be_made_or_read_is_said_by_name() {
     assert_eq!(what.problems.len(), 1);
     assert!(what.problems[0].to_string().contains("tollgate-store-file"), "{}", what.problems[0]);
     fs::remove_file(&folder.0).unwrap();
+}
+
+// One decision of one limit, without an answer around it.
+
+#[test]
+fn one_decision_is_what_the_answer_would_say() {
+    let stores = [(); 2].map(|()| MemoryStore::builder().clock(ManualClock::new()).names(9).build());
+    let rules = [per_user(), Rule::new("api", "other", SLOW), Rule::floating("api", "own", SLOW)];
+    let limits = stores.each_ref().map(|store| rules.each_ref().map(|rule| store.open(rule)));
+    let modes = [Mode::Take, Mode::Take, Mode::Take, Mode::Peek, Mode::Count, Mode::Charge, Mode::Refund];
+    for step in 0..300_usize {
+        let (mode, rule, cost) = (modes[step % 7], step % 3, step as u64 % 4);
+        let key = [b'a' + (step % 5) as u8];
+        let hits = limits.each_ref().map(|limits| Hit::new(&limits[rule], &key).costing(cost));
+        stores[0].prepare(&hits[0]); // which changes nothing
+        let one = stores[0].decide_one_now(mode, hits[0]);
+        assert_eq!(one, Some(decide(&stores[1], mode, &hits[1..]).decision()), "step {step}");
+    }
+    for top in [Top::Asked, Top::Denied] {
+        let [one, other] = stores.each_ref().map(|store| store.busiest(top, 99).into_inner().unwrap());
+        let counts = |busy: &[tollgate::store::Busy]| {
+            busy.iter().map(|busy| (busy.name.clone(), busy.key.clone(), busy.count)).collect::<Vec<_>>()
+        };
+        assert!(!one.is_empty());
+        assert_eq!(counts(&one), counts(&other));
+    }
+}
+
+#[test]
+fn what_is_more_than_one_decision_is_not_told_as_one() {
+    let (store, _) = memory();
+    let limit = store.open(&per_user().with_quota(SLOW.burst(5)));
+    assert_eq!(store.decide_one_now(Mode::Take, Hit::new(&limit, b"alice")), None);
+    assert_eq!(left(&store, &limit, "alice"), [10, 5], "and nothing was taken");
 }
 
 // For any store.

@@ -1,8 +1,9 @@
 //! Servers in processes of their own, on the core of servers.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::FileExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use tollgate::store::MemoryStore;
@@ -82,22 +83,13 @@ impl Server {
 
     /// Seconds of a core that it has used.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        self.scheduled(0)
+        self.used().nanos() as f64 / 1e9
     }
 
-    /// Seconds that it was ready to run and did not get a core.
-    pub(crate) fn waited_seconds(&self) -> f64 {
-        self.scheduled(1)
-    }
-
-    /// A number that the system keeps of every thread, in nanoseconds, for all of them.
-    fn scheduled(&self, place: usize) -> f64 {
+    /// What its threads use.
+    pub(crate) fn used(&self) -> Used {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten().flatten();
-        let nanos = tasks.filter_map(|task| {
-            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split_whitespace().nth(place)?.parse::<f64>().ok()
-        });
-        nanos.sum::<f64>() / 1e9
+        Used(tasks.filter_map(|task| File::open(task.path().join("schedstat")).ok()).collect())
     }
 
     /// Bytes of resident memory.
@@ -106,6 +98,21 @@ impl Server {
         let kilobytes = rollup.lines().find_map(|line| line.strip_prefix("Rss:")?.trim().strip_suffix(" kB"));
         kilobytes.and_then(|number| number.parse::<f64>().ok()).expect("a line with the resident memory")
             * 1_024.0
+    }
+}
+
+/// What the threads that a server had when it was asked use of their core, as the system counts it: up to now if they wait, and
+/// else up to when it last looked.
+pub(crate) struct Used(Vec<File>);
+
+impl Used {
+    pub(crate) fn nanos(&self) -> u64 {
+        let of = |file: &File| {
+            let mut text = [0; 96];
+            let length = file.read_at(&mut text, 0).ok()?;
+            std::str::from_utf8(&text[..length]).ok()?.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        self.0.iter().filter_map(of).sum()
     }
 }
 

@@ -2,20 +2,26 @@
 //!
 //! - `resp-pipeline-1` and `-16`: `redis-benchmark` with 50 connections and 100 000 keys. Ours answers `CL.THROTTLE`; a Redis
 //!   answers PING, INCR, and a GCRA in Lua by EVALSHA. `-cpu` is what the server's process used per request, which depends
-//!   least on the load.
-//! - `resp-batch-longest`: the longest of many batches of 16 over one connection, waiting for a core taken off, at both ends.
+//!   least on the load, and `-load` how much of its own core the load used: near 1, it is the load that is measured.
+//! - `resp-lean-16`: the same with a [load that takes less](super::lean), so that it is the server that is measured.
+//! - `resp-batch-longest`: of many batches of 16 over one connection, the most that the server's process used of its core for
+//!   one. What the machine's other work, and the hypervisor's, keep a batch waiting is not in it; `resp-batch-p9999` is what
+//!   callers see of one in 10 000, and `resp-batch-longest-seen` the longest they see. What a Redis takes for PINGs is how
+//!   much of that is the machine.
 //! - `resp-bytes-per-key`: resident memory of the server's process, less what it has with no keys, per key that came over
 //!   the wire.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::cell::RefCell;
+use std::fmt::Write;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, Pauses, alternate};
+use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, alternate, percentile};
 use tollgate_server::resp::Resp;
 
 use crate::SERVE_RESP;
 use crate::child::{Server, Started, start as start_by};
+use crate::lean::{Lean, Line};
 
 /// GCRA as one would write it for Redis: KEYS[1] is the key, ARGV are the interval and the tolerance in microseconds. A script,
 /// because reading the time, deciding and writing must not be torn apart.
@@ -24,8 +30,18 @@ const LUA: &str = "local t = redis.call('TIME') local now = t[1] * 1000000 + t[2
     local new = tat + ARGV[1] if new - now > tonumber(ARGV[2]) then return {1, new - now - ARGV[2]} end \
     redis.call('SET', KEYS[1], string.format('%.17g', new), 'PX', math.ceil((new - now) / 1000)) return {0, 0}";
 
-/// What a contender is asked.
-type Asked = Vec<String>;
+/// Who is asked what.
+struct Contestant<'a> {
+    name: &'static str,
+    server: &'a Server,
+    words: Vec<String>,
+    /// Of one answer.
+    lines: usize,
+}
+
+/// What stands for one of 100 000 keys, for `redis-benchmark`.
+const ANY_KEY: &str = "key:__rand_int__";
+const KEYS: u64 = 100_000;
 
 pub(crate) fn start() -> Started {
     start_by("[limit.none]\nrate = \"1/h\"\nmatch.nobody = \"here\"\n", Resp::new())
@@ -34,68 +50,135 @@ pub(crate) fn start() -> Started {
 pub(crate) fn run(options: Options, bench: &mut Bench) {
     let (ours, redis) = (Server::ours(SERVE_RESP), Server::redis());
     let sha = load_script(&redis);
-    let key = "key:__rand_int__";
-    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Asked>();
-    let contenders: [(&'static str, &Server, Asked); 4] = [
-        ("tollgate", &ours, words(&["CL.THROTTLE", key, "15", "30", "60"])),
-        ("redis-ping", &redis, words(&["PING"])),
-        ("redis-incr", &redis, words(&["INCR", key])),
-        ("redis-lua-gcra", &redis, words(&["EVALSHA", &sha, "1", key, "2000000", "32000000"])),
+    let contestant = |name, server, words: &[&str], lines| Contestant {
+        name,
+        server,
+        words: words.iter().map(ToString::to_string).collect(),
+        lines,
+    };
+    let contestants = [
+        contestant("tollgate", &ours, &["CL.THROTTLE", ANY_KEY, "15", "30", "60"], 6),
+        contestant("redis-ping", &redis, &["PING"], 1),
+        contestant("redis-incr", &redis, &["INCR", ANY_KEY], 1),
+        contestant("redis-lua-gcra", &redis, &["EVALSHA", &sha, "1", ANY_KEY, "2000000", "32000000"], 3),
     ];
     for pipeline in [1, 16] {
-        throughput(options, bench, pipeline, &contenders);
+        throughput(options, bench, pipeline, &contestants);
     }
+    lean(options, bench, &contestants);
     batches(options, bench, &ours, &redis);
     drop((ours, redis));
     memory(options, bench);
 }
 
-fn throughput(
-    options: Options,
-    bench: &mut Bench,
-    pipeline: u32,
-    contenders: &[(&'static str, &Server, Asked)],
-) {
+fn throughput(options: Options, bench: &mut Bench, pipeline: u32, contestants: &[Contestant<'_>]) {
     let (rounds, requests) = match (options.is_quick(), pipeline) {
         (true, 1) => (1, 100_000),
         (true, _) => (1, 500_000),
-        (false, 1) => (5, 300_000),
-        (false, _) => (5, 2_000_000),
+        (false, 1) => (5, 200_000),
+        (false, _) => (5, 1_000_000),
     };
-    let mut rate = Case::new(format!("resp-pipeline-{pipeline}"), "k req/s", Better::Higher);
-    rate = if pipeline == 1 {
+    let name = format!("resp-pipeline-{pipeline}");
+    let rate = Case::new(name.as_str(), "k req/s", Better::Higher);
+    let mut rate = if pipeline == 1 {
         rate.goal(Goal::ratio_at_least("tollgate", "redis-incr", 1.0))
     } else {
-        rate.goal(Goal::ratio_at_least("tollgate", "redis-ping", 0.9)).goal(Goal::ratio_at_least(
-            "tollgate",
-            "redis-lua-gcra",
-            6.0,
-        ))
+        with_goals_in_a_pipeline(rate)
     };
-    let mut cpu = Case::new(format!("resp-pipeline-{pipeline}-cpu"), "us/req", Better::Lower);
-    let runs: Vec<Contender<'_, (f64, f64)>> = contenders
+    let mut cpu = Case::new(format!("{name}-cpu"), "us/req", Better::Lower);
+    let mut of_load = Case::new(format!("{name}-load"), "of a core", Better::Lower);
+    let runs: Vec<Contender<'_, [f64; 3]>> = contestants
         .iter()
-        .map(|(name, server, asked)| {
+        .map(|contestant| {
+            let server = contestant.server;
             let run = move || {
-                let before = server.cpu_seconds();
-                let rate = load(server.port, pipeline, requests, asked);
-                (rate / 1e3, (server.cpu_seconds() - before) * 1e6 / f64::from(requests))
+                let (before, began, load_before) = (server.cpu_seconds(), Instant::now(), children_cpu());
+                let rate = load(server.port, pipeline, requests, &contestant.words);
+                let of_load = (children_cpu() - load_before) / began.elapsed().as_secs_f64();
+                [rate / 1e3, (server.cpu_seconds() - before) * 1e6 / f64::from(requests), of_load]
             };
-            (*name, Box::new(run) as Box<dyn Fn() -> (f64, f64)>)
+            (contestant.name, Box::new(run) as Box<dyn Fn() -> [f64; 3]>)
         })
         .collect();
-    alternate(rounds, &runs, |name, (per_second, used)| {
+    alternate(rounds, &runs, |name, [per_second, used, used_by_load]| {
+        rate.sample(name, per_second);
+        cpu.sample(name, used);
+        of_load.sample(name, used_by_load);
+    });
+    for case in [rate, cpu, of_load] {
+        bench.add(case);
+    }
+}
+
+fn with_goals_in_a_pipeline(case: Case) -> Case {
+    case.goal(Goal::ratio_at_least("tollgate", "redis-ping", 0.9)).goal(Goal::ratio_at_least(
+        "tollgate",
+        "redis-lua-gcra",
+        6.0,
+    ))
+}
+
+/// Seconds of a core that programs which have ended have used.
+fn children_cpu() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program, in brackets, may contain anything.
+    let numbers = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+    // User and system time of children, in hundredths of a second.
+    numbers.skip(13).take(2).filter_map(|number| number.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// What the servers can do if they are asked for more.
+fn lean(options: Options, bench: &mut Bench, contestants: &[Contestant<'_>]) {
+    let (rounds, span) =
+        if options.is_quick() { (1, Duration::from_millis(500)) } else { (7, Duration::from_secs(1)) };
+    let mut rate = with_goals_in_a_pipeline(Case::new("resp-lean-16", "k req/s", Better::Higher));
+    let mut cpu = Case::new("resp-lean-16-cpu", "us/req", Better::Lower);
+    let loads: Vec<RefCell<Lean>> = contestants
+        .iter()
+        .map(|contestant| {
+            let mut rng = fastrand::Rng::with_seed(16);
+            let mut command = || command_of(&contestant.words, rng.u64(..KEYS));
+            let batches = (0..KEYS / 16).map(|_| (0..16).flat_map(|_| command()).collect()).collect();
+            RefCell::new(Lean::new(contestant.server.port, batches, 16 * contestant.lines))
+        })
+        .collect();
+    let runs: Vec<Contender<'_, [f64; 2]>> = contestants
+        .iter()
+        .zip(&loads)
+        .map(|(contestant, load)| {
+            let server = contestant.server;
+            let run = move || {
+                let (before, began) = (server.cpu_seconds(), Instant::now());
+                let requests = 16.0 * load.borrow_mut().run(span) as f64;
+                let (used, wall) = (server.cpu_seconds() - before, began.elapsed().as_secs_f64());
+                [requests / wall / 1e3, used * 1e6 / requests]
+            };
+            (contestant.name, Box::new(run) as Box<dyn Fn() -> [f64; 2]>)
+        })
+        .collect();
+    alternate(rounds, &runs, |name, [per_second, used]| {
         rate.sample(name, per_second);
         cpu.sample(name, used);
     });
-    bench.add(rate);
-    bench.add(cpu);
+    for case in [rate, cpu] {
+        bench.add(case);
+    }
+}
+
+/// A command as clients send it, about one of the keys.
+fn command_of(words: &[String], key: u64) -> Vec<u8> {
+    let mut command = format!("*{}\r\n", words.len());
+    for word in words {
+        let word = if word == ANY_KEY { format!("key:{key:012}") } else { word.clone() };
+        let _ = write!(command, "${}\r\n{word}\r\n", word.len()); // a text takes everything
+    }
+    command.into_bytes()
 }
 
 /// Requests per second.
-fn load(port: u16, pipeline: u32, requests: u32, asked: &Asked) -> f64 {
+fn load(port: u16, pipeline: u32, requests: u32, asked: &[String]) -> f64 {
     let output = Command::new("redis-benchmark")
-        .args(["--csv", "-c", "50", "-r", "100000", "-p", &port.to_string()])
+        .args(["--csv", "-c", "50", "-r", &KEYS.to_string(), "-p", &port.to_string()])
         .args(["-P", &pipeline.to_string(), "-n", &requests.to_string()])
         .args(asked)
         .output()
@@ -113,36 +196,47 @@ fn load_script(redis: &Server) -> String {
     String::from_utf8_lossy(&output.expect("redis-cli is installed").stdout).trim().to_owned()
 }
 
-/// The longest of many batches over one connection. What a Redis takes for as many PINGs is the noise of the machine.
+/// Many batches over one connection, one after the other.
 fn batches(options: Options, bench: &mut Bench, ours: &Server, redis: &Server) {
     let (rounds, count) = if options.is_quick() { (1, 10_000) } else { (5, 100_000) };
-    let mut case =
-        Case::new("resp-batch-longest", "us", Better::Lower).goal(Goal::least_at_most("tollgate", 1_000.0));
+    let mut used =
+        Case::new("resp-batch-longest", "us", Better::Lower).goal(Goal::always_at_most("tollgate", 1_000.0));
+    let mut seen =
+        Case::new("resp-batch-p9999", "us", Better::Lower).goal(Goal::at_most("tollgate", 1_000.0));
+    let mut longest_seen = Case::new("resp-batch-longest-seen", "us", Better::Lower);
     let throttles =
-        |batch: u64| (0..16).flat_map(|place| throttle((batch * 16 + place) % 100_000)).collect::<Vec<u8>>();
+        |batch: u64| (0..16).flat_map(|place| throttle((batch * 16 + place) % KEYS)).collect::<Vec<u8>>();
     let pings = |_| b"*1\r\n$4\r\nPING\r\n".repeat(16);
-    let runs: [Contender<'_, f64>; 2] = [
-        ("tollgate", Box::new(|| longest(ours, count, throttles, 16 * 6))),
-        ("redis-ping", Box::new(|| longest(redis, count, pings, 16))),
+    let runs: [Contender<'_, [f64; 3]>; 2] = [
+        ("tollgate", Box::new(|| one_by_one(ours, count, throttles, 16 * 6))),
+        ("redis-ping", Box::new(|| one_by_one(redis, count, pings, 16))),
     ];
-    alternate(rounds, &runs, |name, longest| case.sample(name, longest));
-    bench.add(case);
+    alternate(rounds, &runs, |name, [longest_used, p9999, longest]| {
+        used.sample(name, longest_used);
+        seen.sample(name, p9999);
+        longest_seen.sample(name, longest);
+    });
+    for case in [used, seen, longest_seen] {
+        bench.add(case);
+    }
 }
 
-/// The longest time until a batch is answered, in so many lines.
-fn longest(server: &Server, count: u64, batch: impl Fn(u64) -> Vec<u8>, lines: usize) -> f64 {
-    let mut line = Line::new(server.port);
-    let (mut longest, mut waited) = (0.0_f64, server.waited_seconds());
+/// The most that the server used between two answers; and what a caller waits for one in 10 000, and for the slowest.
+fn one_by_one(server: &Server, count: u64, batch: impl Fn(u64) -> Vec<u8>, lines: usize) -> [f64; 3] {
+    let (mut line, used) = (Line::new(server.port), server.used());
+    line.ask(&batch(0), lines);
+    let (mut longest, mut before) = (0, used.nanos());
+    let mut waited = Vec::with_capacity(count as usize);
     for number in 0..count {
-        let (sent, mut pauses) = (batch(number), Pauses::new());
-        pauses.time(|| line.ask(&sent, lines));
-        // Only what could be the longest is worth a look at how long the server had no core.
-        if pauses.longest_us() > longest || number % 64 == 0 {
-            let before = std::mem::replace(&mut waited, server.waited_seconds());
-            longest = longest.max(pauses.longest_us() - (waited - before) * 1e6);
-        }
+        let (sent, began) = (batch(number), Instant::now());
+        line.ask(&sent, lines);
+        waited.push(began.elapsed().as_secs_f64() * 1e6);
+        let now = used.nanos();
+        longest = longest.max(now - before);
+        before = now;
     }
-    longest
+    waited.sort_by(f64::total_cmp);
+    [longest as f64 / 1e3, percentile(&waited, 0.9999), waited[waited.len() - 1]]
 }
 
 /// Resident memory per key, over the wire.
@@ -174,28 +268,4 @@ fn throttle(key: u64) -> Vec<u8> {
         key.len()
     );
     command.into_bytes()
-}
-
-/// One connection.
-struct Line {
-    stream: TcpStream,
-    heard: Vec<u8>,
-}
-
-impl Line {
-    fn new(port: u16) -> Self {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
-        stream.set_nodelay(true).expect("a socket");
-        Self { stream, heard: vec![0; 1 << 20] }
-    }
-
-    /// Sends commands, and waits for so many lines of answers.
-    fn ask(&mut self, sent: &[u8], mut lines: usize) {
-        self.stream.write_all(sent).expect("it listens");
-        while lines > 0 {
-            let count = self.stream.read(&mut self.heard).expect("it answers");
-            assert!(count > 0, "the server closed the connection");
-            lines -= self.heard[..count].iter().filter(|byte| **byte == b'\n').count();
-        }
-    }
 }

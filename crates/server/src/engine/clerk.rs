@@ -1,7 +1,6 @@
 //! Who decides for one connection.
 
 use std::fmt;
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use super::case::Case;
 use super::loaded::{Loaded, Opened};
 use super::notes::Notes;
 use super::permits::{Held, PermitId};
-use super::ruling::{About, Basis, Ruling, count};
+use super::ruling::{Ruling, count_alone};
 
 /// How many limits of its caller's own a clerk remembers.
 const REMEMBERED: usize = 8;
@@ -146,17 +145,51 @@ impl<S: Store> Clerk<S> {
         key: &[u8],
         cost: u64,
     ) -> Decision {
-        let is_it = |rule: &Rule| rule.quotas() == [quota] && rule.is_floating() && rule.domain() == family;
-        let place =
-            self.known(is_it).unwrap_or_else(|| self.open_new(family, Rule::floating(family, family, quota)));
-        let opened = &self.opened[place];
-        if let Some(decision) = decide_alone(self.engine.store(), opened, mode, key, cost) {
+        if let Some(decision) = self.decide_floating_now(mode, family, quota, key, cost) {
             return decision;
         }
-        let opened = Arc::clone(opened);
+        let place = self.floating(family, quota);
+        let opened = Arc::clone(&self.opened[place]);
         let asks = [Ask::limit(&opened, key).costing(cost)];
         let ruling = Box::pin(self.decide(mode, &asks)).await;
         ruling.expect("a limit that was opened has no field to read a cost from").findings()[0].decision
+    }
+
+    /// What [`decide_floating`](Self::decide_floating) would answer, if the store can tell at once. `None` says nothing and did
+    /// nothing.
+    #[inline]
+    pub fn decide_floating_now(
+        &mut self,
+        mode: Mode,
+        family: &'static str,
+        quota: Quota,
+        key: &[u8],
+        cost: u64,
+    ) -> Option<Decision> {
+        let place = self.floating(family, quota);
+        let opened = &self.opened[place];
+        let hit = Hit { limit: opened.limit(), key, cost };
+        let decision = self.engine.store().decide_one_now(mode, hit)?;
+        count_alone(opened.told(), mode, cost, &decision);
+        Some(decision)
+    }
+
+    /// Where the limit of a family with this quota is.
+    #[inline]
+    fn floating(&mut self, family: &'static str, quota: Quota) -> usize {
+        let is_it = |rule: &Rule| rule.quotas() == [quota] && rule.is_floating() && rule.domain() == family;
+        self.known(is_it).unwrap_or_else(|| self.open_new(family, Rule::floating(family, family, quota)))
+    }
+
+    /// Tells that [`decide_floating`](Self::decide_floating) will be asked about a key soon, so that the store may have what it
+    /// takes by then. Changes nothing.
+    #[inline]
+    pub fn prepare_floating(&self, family: &'static str, key: &[u8]) {
+        // All of a family share the states of their keys, whatever their quotas.
+        let is_it = |rule: &Rule| rule.is_floating() && rule.domain() == family;
+        if let Some(place) = self.known(is_it) {
+            self.engine.store().prepare(&Hit::new(self.opened[place].limit(), key));
+        }
     }
 
     /// Where such a limit is among those that were opened.
@@ -175,23 +208,6 @@ impl<S: Store> Clerk<S> {
         self.opened.push(Arc::new(opened));
         self.opened.len() - 1
     }
-}
-
-/// What a limit says of a key, if the store can tell at once. It is counted, as everything is.
-#[inline]
-fn decide_alone<S: Store>(
-    store: &S,
-    opened: &Opened<S>,
-    mode: Mode,
-    key: &[u8],
-    cost: u64,
-) -> Option<Decision> {
-    let answer = store.decide_now(mode, &[Hit { limit: opened.limit(), key, cost }])?.ok()?;
-    let &[said] = answer.each() else { return None };
-    let about = About { ask: 0, limit: opened.told(), mode, is_shadow: false, is_quota: false };
-    let finding = about.finding(0, cost, said.decision, Basis::Store);
-    count(slice::from_ref(&finding), !finding.is_refusal());
-    Some(said.decision)
 }
 
 impl<S: Store> fmt::Debug for Clerk<S> {

@@ -123,8 +123,7 @@ impl Finding<'_> {
 
     /// Whether less than a fifth is left.
     pub fn is_near(&self) -> bool {
-        let (left, limit) = (self.decision.remaining(), self.decision.limit());
-        limit != u64::MAX && left < limit.div_ceil(5)
+        is_near(&self.decision)
     }
 
     /// What became of the call here, if it all ended so.
@@ -162,6 +161,25 @@ pub(super) fn count(findings: &[Finding<'_>], is_allowed: bool) {
             finding.limit.tally.count(outcome, finding.cost, is_near);
         }
     }
+}
+
+/// Adds to what is counted of a limit what it said of a call that concerns no other.
+#[inline]
+pub(super) fn count_alone(limit: &Told, mode: Mode, cost: u64, decision: &Decision) {
+    if !matches!(mode, Mode::Take | Mode::Count) {
+        return;
+    }
+    if decision.is_admitted() {
+        limit.tally.count(Outcome::Allowed, cost, is_near(decision));
+    } else {
+        limit.tally.count(Outcome::Denied, cost, false);
+    }
+}
+
+#[inline]
+fn is_near(decision: &Decision) -> bool {
+    let (left, limit) = (decision.remaining(), decision.limit());
+    limit != u64::MAX && left < limit.div_ceil(5)
 }
 
 /// What there is to tell of a hit, besides what was said.

@@ -228,19 +228,12 @@ fn with_status(status: StatusCode, content_type: HeaderValue, body: impl Into<By
 }
 
 fn has_fitting_headers(head: &Parts, limits: &HttpLimits) -> Result<(), Refusal> {
-    let too_large = |detail| Err(Refusal::last(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail));
     if head.headers.len() > limits.headers {
-        return too_large(format!("there are more than {} header fields", limits.headers));
+        return Err(Refusal::many_fields(limits));
     }
     let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     let line = head.uri.path().len() + head.uri.query().map_or(0, str::len);
-    if fields + line > limits.header_bytes {
-        return too_large(format!(
-            "the request's line and header fields have more than {} bytes",
-            limits.header_bytes
-        ));
-    }
-    Ok(())
+    if fields + line > limits.header_bytes { Err(Refusal::large_head(limits)) } else { Ok(()) }
 }
 
 /// A body without a content type is taken for what it has to be.

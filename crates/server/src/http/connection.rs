@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate::store::Store;
 use tollgate_flow::Time;
 use tollgate_flow::fault::catch;
@@ -60,6 +60,7 @@ pub(super) async fn serve<S: Store>(api: Arc<HttpApi>, connection: Connection<S>
     };
     match next {
         express::Next::LongWay => serve_http1(io, &desk, &watch).await,
+        express::Next::Refused(refusal) => say_last(io, refusal).await,
         express::Next::End => _ = io.shutdown().await, // from which nobody can keep us
     }
 }
@@ -148,16 +149,29 @@ async fn attend<C: Future>(
 }
 
 /// Tells a caller that its request took too long, if it still listens.
-async fn say_late(mut io: Watched) {
-    let answer = Refusal::last(StatusCode::REQUEST_TIMEOUT, "the head of the request took too long").answer();
-    let mut text = Vec::new();
-    push_answer(&mut text, &answer, None);
+async fn say_late(io: Watched) {
+    say_last(io, Refusal::last(StatusCode::REQUEST_TIMEOUT, "the head of the request took too long")).await;
+}
+
+/// Tells a caller something, and ends. If what it still sends were not read, it would not get to see that.
+async fn say_last(mut io: Watched, refusal: Refusal) {
+    let (mut text, mut ignored) = (Vec::new(), vec![0; 8 * 1024]);
+    push_answer(&mut text, &refusal.answer(), None);
     let said = async {
         io.write_all(&text).await?;
-        io.shutdown().await
+        io.shutdown().await?;
+        for _ in 0..MOST_IGNORED / ignored.len() {
+            if io.read(&mut ignored).await? == 0 {
+                break;
+            }
+        }
+        std::io::Result::Ok(())
     };
     let _ = Time::tokio().timeout(LAST_WORDS, said).await; // a caller who does not listen does not learn it
 }
+
+/// How much is read and thrown away after the last words.
+const MOST_IGNORED: usize = 1024 * 1024;
 
 /// How long it may take to say goodbye.
 const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -38,10 +38,12 @@ const READ: usize = 8 * 1024;
 const MOST_UNSENT: usize = 64 * 1024;
 
 /// How it goes on with a connection.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Next {
     /// The long way, with what was read and not answered.
     LongWay,
+    /// This is said, and then it is over.
+    Refused(Refusal),
     /// It is over.
     End,
 }
@@ -115,6 +117,7 @@ impl<S: Store> Lane<'_, S> {
                 }
                 Found::Nothing => break None,
                 Found::Unusual => break Some(Next::LongWay),
+                Found::Wrong(wrong) => break Some(Next::Refused(wrong.refusal(self.desk.api.limited_to()))),
             }
             if self.answers.len() >= MOST_UNSENT && self.send().await.is_err() {
                 break Some(Next::End);

@@ -10,6 +10,7 @@ use tollgate_flow::Fault;
 use tollgate_http::Problem;
 
 use super::json::{push_number, push_string};
+use super::limits::HttpLimits;
 use crate::access::Scope;
 use crate::engine::AskError;
 
@@ -57,6 +58,24 @@ impl Refusal {
     /// The rest of what is sent will not be looked at.
     pub(super) fn last(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(status, detail).with_field(CONNECTION, "close")
+    }
+
+    /// The request's line and header fields have too many bytes.
+    pub(super) fn large_head(limits: &HttpLimits) -> Self {
+        let most = limits.header_bytes;
+        Self::last(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            format!("the request's line and header fields have more than {most} bytes"),
+        )
+    }
+
+    /// There are too many header fields.
+    pub(super) fn many_fields(limits: &HttpLimits) -> Self {
+        let most = limits.headers;
+        Self::last(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            format!("there are more than {most} header fields"),
+        )
     }
 
     /// The caller is known, but may not do this.

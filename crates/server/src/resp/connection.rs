@@ -41,6 +41,8 @@ pub(super) struct Talk<T, S: Store> {
     meter: Arc<Meter>,
     patience: Patience,
     parser: Parser,
+    /// For the command behind the one that is answered.
+    ahead: Parser,
     received: Vec<u8>,
     replies: Replies,
     /// How many commands were answered.
@@ -64,8 +66,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
         meter: Arc<Meter>,
         patience: Patience,
     ) -> Self {
-        let (parser, received, replies) = (Parser::default(), Vec::new(), Replies::default());
-        Self { stream, clerk, session, meter, patience, parser, received, replies, answered: 0 }
+        let (parser, ahead) = (Parser::default(), Parser::default());
+        let (received, replies) = (Vec::new(), Replies::default());
+        Self { stream, clerk, session, meter, patience, parser, ahead, received, replies, answered: 0 }
     }
 
     /// Answers until the other end is gone, is too slow or says nothing for too long, or `stop` is due. What had come by then is
@@ -91,6 +94,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
                 Event::End => return,
             }
             let next = self.answer_all().await;
+            if next == Next::Command {
+                let_others_answer().await;
+            }
             if next == Next::Drop || !self.flush().await {
                 return;
             }
@@ -123,23 +129,37 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
         }
     }
 
-    /// Answers every command that has come whole. What is left is the beginning of one.
+    /// Answers every command that has come whole. What is left is the beginning of one. Each is read before the one in front of
+    /// it is answered: by its turn, the state of its key has come from memory.
     async fn answer_all(&mut self) -> Next {
         let (mut at, before) = (0, self.answered);
         self.session.refresh();
+        let mut found = self.parser.parse(&self.received);
         let next = loop {
-            let rest = &self.received[at..];
-            match self.parser.parse(rest) {
+            match found {
                 Ok(Parsed::Command(length)) => {
-                    let arguments = self.parser.arguments(rest);
-                    let next = self.session.answer(&mut self.clerk, arguments, &mut self.replies).await;
+                    let (this, rest) = self.received[at..].split_at(length);
+                    found = self.ahead.parse(rest);
+                    if let Ok(Parsed::Command(_)) = found {
+                        Session::prepare(&self.clerk, self.ahead.arguments(rest));
+                    }
+                    let arguments = self.parser.arguments(this);
+                    let Self { session, clerk, replies, .. } = self;
+                    let next = match session.answer_now(clerk, arguments, replies) {
+                        Some(()) => Next::Command,
+                        None => session.answer(clerk, arguments, replies).await,
+                    };
                     at += length;
                     self.answered += 1;
                     if next != Next::Command {
                         break next;
                     }
+                    std::mem::swap(&mut self.parser, &mut self.ahead);
                 }
-                Ok(Parsed::Nothing(length)) => at += length,
+                Ok(Parsed::Nothing(length)) => {
+                    at += length;
+                    found = self.parser.parse(&self.received[at..]);
+                }
                 Ok(Parsed::Incomplete) => break Next::Command,
                 Err(error) => {
                     self.replies.error(format_args!("ERR {error}"));
@@ -214,6 +234,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
         };
         let _ = Time::tokio().timeout(LONGEST_FAREWELL, farewell).await;
     }
+}
+
+/// Lets the worker's other connections that have something to answer do so first. All answers then go out one right after the
+/// other, as those of Redis do: whoever waits for several of them at the other end is woken once.
+async fn let_others_answer() {
+    let mut is_turn = false;
+    poll_fn(|context| {
+        if is_turn {
+            return Poll::Ready(());
+        }
+        is_turn = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 #[cfg(test)]

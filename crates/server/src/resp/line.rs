@@ -6,18 +6,27 @@ use super::request::Span;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unbalanced;
 
-/// Splits a line into words, as `redis-cli` does: in double quotes `\n`, `\r`, `\t`, `\b`, `\a` and `\xHH` stand for a byte, and a
+/// Splits a line into words, as Redis does: in double quotes `\n`, `\r`, `\t`, `\b`, `\a` and `\xHH` stand for a byte, and a
 /// backslash takes away the meaning of what follows; in single quotes only `\'` does.
 pub(super) fn split(line: &[u8], words: &mut Vec<u8>, spans: &mut Vec<Span>) -> Result<(), Unbalanced> {
     words.clear();
-    let mut rest = line.trim_ascii_start();
+    let mut rest = trim_start(line);
     while !rest.is_empty() {
         let start = words.len();
         rest = word(rest, words)?;
         spans.push(Span { start, end: words.len() });
-        rest = rest.trim_ascii_start();
+        rest = trim_start(rest);
     }
     Ok(())
+}
+
+fn trim_start(mut rest: &[u8]) -> &[u8] {
+    while let [space, behind @ ..] = rest
+        && is_space(*space)
+    {
+        rest = behind;
+    }
+    rest
 }
 
 /// Reads one word; what comes behind it.
@@ -25,7 +34,7 @@ fn word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8], Unbalanc
     loop {
         rest = match rest {
             [] => return Ok(rest),
-            [space, ..] if is_space(*space) => return Ok(rest),
+            [b' ' | b'\t' | b'\r' | b'\n', ..] => return Ok(rest),
             [b'"', quoted @ ..] => return double(quoted, word),
             [b'\'', quoted @ ..] => return single(quoted, word),
             [byte, behind @ ..] => {
@@ -86,8 +95,9 @@ fn ended(behind: &[u8]) -> Result<&[u8], Unbalanced> {
     if behind.first().is_none_or(|byte| is_space(*byte)) { Ok(behind) } else { Err(Unbalanced) }
 }
 
+/// What may stand between words. The last two do not end a word without quotes, as in Redis.
 fn is_space(byte: u8) -> bool {
-    byte.is_ascii_whitespace()
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)
 }
 
 fn nibble(digit: u8) -> u8 {
@@ -112,6 +122,7 @@ mod tests {
         for (line, expected) in [
             (&b"  ping\r"[..], &[&b"ping"[..]][..]),
             (b"a b\tc", &[b"a", b"b", b"c"]),
+            (b"\x0b\x0c a\x0bb\x0c \"c\"\x0b'd'\x0ce", &[b"a\x0bb\x0c", b"c", b"d", b"e"]),
             (b"\"a b\" ''", &[b"a b", b""]),
             (b"x\"a b\"", &[b"xa b"]),
             (br#""\n\r\t\b\a\\\"\q""#, &[b"\n\r\t\x08\x07\\\"q"]),

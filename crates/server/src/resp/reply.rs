@@ -91,13 +91,17 @@ impl Replies {
         self.head(kind, (length as u64).cast_signed()); // nothing is half as long as that
     }
 
-    /// A line with a number. Most have one digit.
+    /// A line with a number. Most have one digit or two, or are minus one, and need nobody who copies.
     #[inline]
     fn head(&mut self, kind: u8, number: i64) {
-        if let small @ 0..=9 = number {
-            self.bytes.extend_from_slice(&[kind, b'0' + small as u8, b'\r', b'\n']);
-        } else {
-            self.long_head(kind, number);
+        match number {
+            0..=9 => self.bytes.extend_from_slice(&[kind, b'0' + number as u8, b'\r', b'\n']),
+            10..=99 => {
+                let digits = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+                self.bytes.extend_from_slice(&[kind, digits[0], digits[1], b'\r', b'\n']);
+            }
+            -1 => self.bytes.extend_from_slice(&[kind, b'-', b'1', b'\r', b'\n']),
+            _ => self.long_head(kind, number),
         }
     }
 
@@ -130,12 +134,13 @@ impl Write for Appender<'_> {
     }
 }
 
-/// Bytes from outside as part of an answer: at most 128 of them, as Redis does it.
+/// Bytes from outside as part of an answer: as Redis does it, at most 128 of them, and none from a zero on.
 pub(super) struct Quoted<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = &self.0[..self.0.len().min(128)];
+        let shown = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        let shown = &shown[..shown.len().min(128)];
         for chunk in shown.utf8_chunks() {
             f.write_str(chunk.valid())?;
             if !chunk.invalid().is_empty() {
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn numbers_of_all_lengths() {
-        for number in [0, 9, 10, 99, 100, -1, i64::MAX, i64::MIN] {
+        for number in [0, 9, 10, 42, 99, 100, -1, -2, i64::MAX, i64::MIN] {
             assert_eq!(said(Version::Two, |replies| replies.integer(number)), format!(":{number}\r\n"));
         }
     }
@@ -179,5 +184,6 @@ mod tests {
         let quoted = Quoted(b"a\r\n+OK\xff\xff");
         assert_eq!(said(Version::Two, |replies| replies.error(quoted)), "-a  +OK\u{fffd}\u{fffd}\r\n");
         assert_eq!(Quoted(&[b'x'; 1_000]).to_string().len(), 128);
+        assert_eq!(Quoted(b"ab\0c").to_string(), "ab");
     }
 }

@@ -50,6 +50,21 @@ pub(super) const NEEDS_SETTLE: &str =
 /// The longest name of a command.
 const LONGEST_NAME: usize = 16;
 
+#[inline]
+fn is_cl_throttle(arguments: Arguments<'_>) -> bool {
+    arguments.name().eq_ignore_ascii_case(b"CL.THROTTLE")
+}
+
+/// A name in large letters; none if it is too long for a command.
+#[inline]
+fn upper_case<'a>(name: &[u8], upper: &'a mut [u8; LONGEST_NAME]) -> &'a [u8] {
+    // Letter by letter: to call somebody who copies takes longer.
+    for (upper, letter) in upper.iter_mut().zip(name) {
+        *upper = letter.to_ascii_uppercase();
+    }
+    upper.get(..name.len()).unwrap_or_default()
+}
+
 impl Session {
     pub(super) fn new(id: u64, access: Access) -> Self {
         Self { id, name: Vec::new(), scopes: access.scopes(), access, token: None, decided: 0 }
@@ -67,6 +82,31 @@ impl Session {
         std::mem::take(&mut self.decided)
     }
 
+    /// Tells the clerk what the next command will be about, if it is one of those that are sent most.
+    #[inline]
+    pub(super) fn prepare<S: Store>(clerk: &Clerk<S>, arguments: Arguments<'_>) {
+        if is_cl_throttle(arguments) {
+            throttle::prepare_cl_throttle(clerk, arguments);
+        }
+    }
+
+    /// Answers a command, if it is one of those that are sent most and nobody must be waited for. `None` says nothing and did
+    /// nothing.
+    #[inline]
+    pub(super) fn answer_now<S: Store>(
+        &mut self,
+        clerk: &mut Clerk<S>,
+        arguments: Arguments<'_>,
+        replies: &mut Replies,
+    ) -> Option<()> {
+        if !is_cl_throttle(arguments) || !self.scopes.has(Scope::Check) {
+            return None;
+        }
+        throttle::cl_throttle_now(clerk, arguments, replies)?;
+        self.decided += 1;
+        Some(())
+    }
+
     /// Answers one command.
     ///
     /// # Cancel safety
@@ -78,12 +118,8 @@ impl Session {
         arguments: Arguments<'_>,
         replies: &mut Replies,
     ) -> Next {
-        let name = arguments.name();
         let mut upper = [0; LONGEST_NAME];
-        let upper = &mut upper[..name.len().min(LONGEST_NAME)];
-        upper.copy_from_slice(&name[..upper.len()]);
-        upper.make_ascii_uppercase();
-        let upper: &[u8] = if name.len() > LONGEST_NAME { b"" } else { upper };
+        let upper = upper_case(arguments.name(), &mut upper);
         if let Some(refusal) = self.refusal(upper) {
             replies.error(refusal);
             return Next::Command;

@@ -6,4 +6,5 @@ mod cell;
 mod clients;
 mod commands;
 mod histories;
+mod like_redis;
 mod serving;

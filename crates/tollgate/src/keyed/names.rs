@@ -77,7 +77,7 @@ pub(crate) struct Sketch<N> {
     tables: [Mutex<Table<N>>; 1 << TABLE_BITS],
 }
 
-impl<N: Clone + Ord> Sketch<N> {
+impl<N: Clone + Default + Ord> Sketch<N> {
     pub(crate) fn new(capacity: usize) -> Self {
         Self { tables: std::array::from_fn(|_| Mutex::new(Table::new(capacity))) }
     }
@@ -89,6 +89,15 @@ impl<N: Clone + Ord> Sketch<N> {
         if !is_known {
             let name = name();
             lock(table).count(print, name);
+        }
+    }
+
+    /// The same for names that are quickly made: if it is not in the table, `rename` makes its name of the one that was in its
+    /// place, under the lock. With many who come seldom that is what most calls do, and no memory is asked for then.
+    pub(crate) fn count_renaming(&self, print: u64, rename: impl FnOnce(&mut N)) {
+        let mut table = lock(&self.tables[(print >> (u64::BITS - TABLE_BITS)) as usize]);
+        if !table.count_known(print) {
+            table.count_new(print, rename);
         }
     }
 
@@ -128,7 +137,7 @@ impl From<Entry<String>> for Named {
     }
 }
 
-impl<N> Table<N> {
+impl<N: Default> Table<N> {
     fn new(capacity: usize) -> Self {
         Self { entries: Vec::new(), places: HashMap::new(), capacity: capacity.max(1) }
     }
@@ -147,13 +156,19 @@ impl<N> Table<N> {
         if self.count_known(print) {
             return; // somebody else put it in meanwhile
         }
+        self.count_new(print, |known| *known = name);
+    }
+
+    /// Puts in somebody who is not there, and counts one more.
+    fn count_new(&mut self, print: u64, rename: impl FnOnce(&mut N)) {
         if self.entries.len() < self.capacity {
-            self.entries.push(Entry { print, count: 0, error: 0, name });
+            self.entries.push(Entry { print, count: 0, error: 0, name: N::default() });
         } else if let Some(least) = self.entries.last_mut() {
             self.places.remove(&least.print);
-            *least = Entry { print, count: least.count, error: least.count, name };
+            (least.print, least.error) = (print, least.count);
         }
         let last = self.entries.len() - 1;
+        rename(&mut self.entries[last].name);
         self.places.insert(print, last);
         self.raise(last);
     }

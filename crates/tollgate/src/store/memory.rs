@@ -258,14 +258,22 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     #[inline]
-    fn take_now(&self, hit: Hit<'_, MemoryLimit<C>>) -> Option<Decision> {
-        let opened = &*hit.limit.opened;
-        let [tier] = &*opened.tiers else { return None };
-        let decision = opened.table.check_at(&opened.owner(tier, hit.key), hit.cost, self.clock().now());
-        if self.shared.callers.is_some() {
-            self.note(&[hit], &Answer::one(hit.cost, decision));
+    fn decide_one_now(&self, mode: Mode, hit: Hit<'_, MemoryLimit<C>>) -> Option<Decision> {
+        let asked = Asked::alone(&[hit])?;
+        let decision = asked.act(mode, self.clock().now(), true);
+        if let (Some(callers), Mode::Take | Mode::Count) = (&self.shared.callers, mode) {
+            callers.count_as(asked.print(), &hit.limit.opened.rule, hit.key, !decision.is_admitted());
         }
         Some(decision)
+    }
+
+    /// Has the key's line come from memory.
+    #[inline]
+    fn prepare(&self, hit: &Hit<'_, MemoryLimit<C>>) {
+        let opened = &*hit.limit.opened;
+        if let Some(tier) = opened.tiers.first() {
+            opened.table.prepare(&opened.owner(tier, hit.key));
+        }
     }
 
     fn acquire(

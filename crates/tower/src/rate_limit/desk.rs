@@ -47,7 +47,7 @@ impl<S: Store> Desk<S> {
     /// Takes of one limit with one quota, if that can be done without waiting.
     #[inline]
     pub(crate) fn take_one_now(&self, limit: usize, key: &[u8], cost: u64) -> Option<Decision> {
-        self.store.take_now(Hit::new(&self.limits[limit], key).costing(cost))
+        self.store.decide_one_now(Mode::Take, Hit::new(&self.limits[limit], key).costing(cost))
     }
 
     /// Takes all, or nothing; with a permit if what it costs will be known later.

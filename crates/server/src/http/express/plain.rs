@@ -1,7 +1,10 @@
 //! Which requests are plain.
 
+use http::StatusCode;
+
 use super::super::api::is_json;
 use super::super::limits::HttpLimits;
+use super::super::refusal::Refusal;
 
 pub(super) const PATH: &str = "/v1/check";
 
@@ -21,6 +24,31 @@ pub(super) enum Found<'a> {
     },
     /// Anything else.
     Unusual,
+    /// What is no request, or too large for one.
+    Wrong(Wrong),
+}
+
+/// Why something is not taken for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// It is not as HTTP says.
+    Malformed(httparse::Error),
+    /// Its line and its fields have too many bytes.
+    TooLarge,
+    /// It has too many fields.
+    TooManyFields,
+}
+
+impl Wrong {
+    pub(super) fn refusal(self, limits: &HttpLimits) -> Refusal {
+        match self {
+            Self::Malformed(why) => {
+                Refusal::last(StatusCode::BAD_REQUEST, format!("this is no request of HTTP/1.1: {why}"))
+            }
+            Self::TooLarge => Refusal::large_head(limits),
+            Self::TooManyFields => Refusal::many_fields(limits),
+        }
+    }
 }
 
 /// A check that can be answered at once.
@@ -51,7 +79,9 @@ pub(super) fn find<'a>(received: &'a [u8], limits: &HttpLimits) -> Found<'a> {
         Ok(httparse::Status::Partial) if received.len() <= limits.header_bytes => {
             return Found::Part { is_body: false };
         }
-        _ => return Found::Unusual,
+        Ok(httparse::Status::Partial) => return Found::Wrong(Wrong::TooLarge),
+        Err(httparse::Error::TooManyHeaders) => return many_fields(received, limits),
+        Err(why) => return Found::Wrong(Wrong::Malformed(why)),
     };
     let is_check = request.method == Some("POST") && request.path == Some(PATH) && request.version == Some(1);
     let head = if is_check && size <= limits.header_bytes { read(request.headers, limits) } else { None };
@@ -59,6 +89,21 @@ pub(super) fn find<'a>(received: &'a [u8], limits: &HttpLimits) -> Found<'a> {
     match received.get(size..size + body_length) {
         None => Found::Part { is_body: true },
         Some(body) => Found::Plain(Plain { authorization, body, length: size + body_length }),
+    }
+}
+
+/// More fields than a plain request has: perhaps more than any may have, perhaps something else is wrong behind them.
+#[cold]
+fn many_fields<'a>(received: &[u8], limits: &HttpLimits) -> Found<'a> {
+    let mut headers = vec![httparse::EMPTY_HEADER; limits.headers];
+    match httparse::Request::new(&mut headers).parse(received) {
+        Err(httparse::Error::TooManyHeaders) => Found::Wrong(Wrong::TooManyFields),
+        Err(why) => Found::Wrong(Wrong::Malformed(why)),
+        Ok(httparse::Status::Partial) if received.len() <= limits.header_bytes => {
+            Found::Part { is_body: false }
+        }
+        Ok(httparse::Status::Partial) => Found::Wrong(Wrong::TooLarge),
+        Ok(httparse::Status::Complete(_)) => Found::Unusual,
     }
 }
 
@@ -149,7 +194,6 @@ mod tests {
             &format!("{plain}te: trailers\r\n"),
             &format!("{plain}content-type: text/plain\r\n"),
             &format!("{plain}authorization: a\r\nauthorization: b\r\n"),
-            &format!("{plain}name with spaces: x\r\n"),
             &format!("{plain}{}", "x: y\r\n".repeat(MOST_HEADERS)),
             &format!("{plain}x: {}\r\n", "y".repeat(16 * 1024)),
         ] {
@@ -168,7 +212,23 @@ mod tests {
     }
 
     #[test]
+    fn what_no_request_looks_like_is_told_apart() {
+        for (received, why) in [
+            ("*1\r\n", Wrong::Malformed(httparse::Error::Token)),
+            ("GET / HTTP/9.9\r\n\r\n", Wrong::Malformed(httparse::Error::Version)),
+            (&with("name with spaces: x\r\n"), Wrong::Malformed(httparse::Error::HeaderName)),
+            (&with(&"x: y\r\n".repeat(64)), Wrong::TooManyFields),
+            (&with(&("x: y\r\n".repeat(40) + "x y: z\r\n")), Wrong::Malformed(httparse::Error::HeaderName)),
+        ] {
+            assert_eq!(found(received), Found::Wrong(why), "{received}");
+        }
+        let just = with(&"x: y\r\n".repeat(63));
+        assert_eq!(found(&just), Found::Unusual);
+        assert_eq!(found(&just[..just.len() - 1]), Found::Part { is_body: false });
+    }
+
+    #[test]
     fn a_head_without_end_is_not_waited_for() {
-        assert_eq!(found(&format!("POST /{}", "x".repeat(16 * 1024))), Found::Unusual);
+        assert_eq!(found(&format!("POST /{}", "x".repeat(16 * 1024))), Found::Wrong(Wrong::TooLarge));
     }
 }

@@ -123,6 +123,12 @@ impl<'a, C: Clock> Asked<'a, C> {
         Some(Self { opened, owner, patience: tier.patience, cost: hit.cost })
     }
 
+    /// The fingerprint of whom it is asked of.
+    #[inline]
+    pub(super) fn print(&self) -> u64 {
+        self.owner.print
+    }
+
     /// Whether it can be settled without a gate.
     pub(super) fn can_be_held(&self) -> bool {
         self.cost > 0 && !self.opened.rule.is_floating()

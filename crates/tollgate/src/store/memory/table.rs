@@ -176,6 +176,11 @@ impl<C: Clock> Table<C> {
     }
 
     #[inline]
+    pub(super) fn prepare(&self, owner: &Owner) {
+        each!(self, limiter => limiter.prepare(owner));
+    }
+
+    #[inline]
     pub(super) fn check_at(&self, owner: &Owner, cost: u64, now: Tick) -> Decision {
         each_or_times!(self, limiter => limiter.check_n_at(owner, cost, now))
     }
