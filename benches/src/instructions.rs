@@ -22,7 +22,14 @@ pub fn counted(turns: u64, mut operation: impl FnMut()) {
 /// # Errors
 /// Why there is no answer: usually that valgrind is not installed.
 pub fn instructions(arguments: &[&str]) -> Result<f64, String> {
-    let [fewer, more] = TURNS;
+    instructions_between(TURNS, arguments)
+}
+
+/// [`instructions`] of what takes long, by fewer turns.
+///
+/// # Errors
+/// As [`instructions`].
+pub fn instructions_between([fewer, more]: [u64; 2], arguments: &[&str]) -> Result<f64, String> {
     let difference = total(arguments, more)?.saturating_sub(total(arguments, fewer)?);
     Ok(difference as f64 / (more - fewer) as f64)
 }

@@ -16,7 +16,7 @@ mod spin;
 pub use bench::{Bench, Options, Quickness};
 pub use case::{Better, Case, Goal, Summary};
 pub use child::{Findings, findings_of};
-pub use instructions::{counted, instructions};
+pub use instructions::{counted, instructions, instructions_between};
 pub use load::{Asked, Load, on_both_cores, on_core};
 pub use machine::{pin_to_core, thread_cpu};
 pub use pauses::Pauses;

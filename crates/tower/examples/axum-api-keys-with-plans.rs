@@ -67,16 +67,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let client = reqwest::Client::new();
     for api_key in ["key-1", "key-2", "key-3", "made-up"] {
-        let mut passed = 0;
-        let mut told = String::new();
+        let (mut passed, mut last) = (0, String::new());
         for _ in 0..20 {
             let response = client.get(&url).header("x-api-key", api_key).send().await?;
             passed += u32::from(response.status().is_success());
-            let field = response.headers().get("ratelimit");
-            told = field
-                .map_or_else(String::new, |value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+            last = match response.headers().get("ratelimit") {
+                Some(field) => format!("{}, RateLimit: {}", response.status(), field.to_str()?),
+                None => response.status().to_string(),
+            };
         }
-        println!("{api_key}: {passed} of 20 passed; RateLimit: {told}");
+        println!("{api_key}: {passed} of 20 passed; the last: {last}");
     }
     Ok(())
 }

@@ -23,7 +23,10 @@ use tollgate_tower::RateLimitLayer;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args().nth(1).ok_or("which file? Name it after the command")?;
+    let Some(path) = std::env::args().nth(1) else {
+        eprintln!("which file? Name it after `--`, as in `-- limits.toml`");
+        std::process::exit(2);
+    };
     let limits = RateLimitLayer::builder().policy(Policy::load(&path)?).build()?;
     let app = Router::new().route("/", get(async || "hello\n")).layer(limits.clone());
     tokio::spawn(async move { follow(Path::new(&path), &limits).await });

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 use tollgate_tower::{Key, Limit, NoKey, Quota, RateLimitLayer};
+use tonic::metadata::MetadataMap;
 use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
 use tonic::transport::{Endpoint, Server};
 use tonic_health::pb::HealthCheckRequest;
@@ -28,14 +29,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut client = HealthClient::new(Endpoint::from_shared(url)?.connect().await?);
     for _ in 0..5 {
         match client.check(HealthCheckRequest::default()).await {
-            Ok(answer) => {
-                println!("{:?}; ratelimit: {:?}", answer.get_ref(), answer.metadata().get("ratelimit"));
-            }
+            Ok(answer) => println!("Ok; ratelimit: {}", text(answer.metadata(), "ratelimit")),
             Err(status) => {
-                let pushback = status.metadata().get("grpc-retry-pushback-ms");
-                println!("{:?}: {}; come back in {pushback:?} ms", status.code(), status.message());
+                let pushback = text(status.metadata(), "grpc-retry-pushback-ms");
+                println!("{:?}: {}; come back in {pushback} ms", status.code(), status.message());
             }
         }
     }
     Ok(())
+}
+
+fn text<'a>(metadata: &'a MetadataMap, name: &str) -> &'a str {
+    metadata.get(name).and_then(|value| value.to_str().ok()).unwrap_or("not told")
 }

@@ -13,7 +13,8 @@ use axum::extract::ConnectInfo;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Request, Response, StatusCode};
 use tollgate_benches::{
-    Bench, Better, Case, Contender, Goal, Options, counted, instructions, interleave, on_core, thread_cpu,
+    Bench, Better, Case, Contender, Goal, Options, counted, instructions_between, interleave, on_core,
+    thread_cpu,
 };
 use tollgate_tower::Form;
 use tower_layer::Layer;
@@ -163,9 +164,10 @@ fn nanos(turns: u64, calls: &Calls) -> f64 {
 
 fn counted_case(name: &str, contenders: &[&'static str]) -> Case {
     let mut case = Case::new(format!("instructions-{name}"), "instructions", Better::Lower);
-    let bare = instructions(&[COUNTED, "bare"]);
+    let counted = |name| instructions_between([10_000, 20_000], &[COUNTED, name]);
+    let bare = counted("bare");
     for contender in contenders {
-        match (&bare, &instructions(&[COUNTED, contender])) {
+        match (&bare, &counted(contender)) {
             (Ok(bare), Ok(count)) => case.sample(contender, count - bare),
             (Err(message), _) | (_, Err(message)) => eprintln!("{contender}: {message}"),
         }

@@ -8,15 +8,13 @@ use tollgate::store::{Answer, Store};
 use super::judge::{Judged, Pass, Ruling};
 use super::rules::{Asked, Plan, Rules};
 use crate::head::Head;
-use crate::limit::Limit;
 use crate::observe::{Outcome, Watch};
 
 impl<S: Store> Plan<S> {
-    /// The limit that is the only one, if it is enforced on everybody, and at a price that does not change afterwards.
-    pub(super) fn only_limit(&self) -> Option<&Limit> {
-        let [limit] = &self.limits[..] else { return None };
-        let is_plain = !limit.is_shadow && limit.cost.settle.is_none() && self.options.allowed.is_empty();
-        is_plain.then_some(limit)
+    /// Whether there is one limit, enforced on everybody, at a price that does not change afterwards.
+    pub(super) fn is_plain(&self) -> bool {
+        let [limit] = &self.limits[..] else { return false };
+        !limit.is_shadow && limit.cost.settle.is_none() && self.options.allowed.is_empty()
     }
 }
 

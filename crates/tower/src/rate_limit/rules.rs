@@ -107,7 +107,7 @@ impl<S: Store> Rules<S> {
     /// Opens what the entries are about.
     fn open(plan: Arc<Plan<S>>, entries: Vec<Entry>, rules: &[Rule]) -> Self {
         Self {
-            is_alone: entries.len() == 1 && plan.only_limit().is_some(),
+            is_alone: entries.len() == 1 && plan.is_plain(),
             desk: Desk::new(plan.store.clone(), rules),
             plan,
             entries,
