@@ -181,6 +181,10 @@ impl Cell<Sharded> for LeasedCell {
         self.bucket.commit_one(plan);
     }
 
+    fn take_one(&self, plan: &LevelPlan) -> bool {
+        self.bucket.take_one(plan)
+    }
+
     fn let_go_one(&self, plan: &LevelPlan) {
         self.bucket.let_go_one(plan);
     }
