@@ -64,6 +64,13 @@ impl Decision {
         Self { verdict, limit, remaining, wait_ns, reset_ns }
     }
 
+    /// The same facts as an admission at once: for whoever has several that all admit and tells the tightest. Which that is need
+    /// not be found out for a caller who only asks whether it is allowed.
+    #[inline]
+    pub const fn allowed(self) -> Self {
+        Self { verdict: Verdict::Allow, wait_ns: 0, ..self }
+    }
+
     /// A refusal for a reason of the store's own, such as having no room for another key. `None` as `retry_after` means
     /// that no wait can help.
     pub const fn refusal(limit: u64, retry_after: Option<Duration>) -> Self {

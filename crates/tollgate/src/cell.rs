@@ -149,6 +149,17 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
         let _ = plan;
     }
 
+    /// [`hold_one`](Self::hold_one) and [`commit_one`](Self::commit_one) at once.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn take_one(&self, plan: &LevelPlan) -> bool {
+        let holds = self.hold_one(plan);
+        if holds {
+            self.commit_one(plan);
+        }
+        holds
+    }
+
     /// [`let_go`](Self::let_go), after [`quick_one`](Self::quick_one).
     fn let_go_one(&self, plan: &LevelPlan) {
         let _ = plan;

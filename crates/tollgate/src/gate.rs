@@ -319,13 +319,10 @@ impl<M: Member> Gate<M> {
     fn quick_check(&self, call: &Call<'_>) -> Option<GateDecision> {
         let mut tally = Tally::default();
         let quick = self.members.quick(call, 0, &mut tally)?;
-        if tally.admits() {
-            if !self.members.quick_hold(&quick) {
-                return None;
-            }
-            self.members.quick_commit(&quick);
+        if !tally.admits() {
+            return Some(tally.decision());
         }
-        Some(tally.decision())
+        self.members.quick_take(&quick).then(|| tally.admission())
     }
 
     #[inline(never)]

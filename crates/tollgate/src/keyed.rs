@@ -104,20 +104,27 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a call costs a sixth of it; cargo xtask bench keyed")]
     pub fn allow_at(&self, key: &K, now: Tick) -> bool {
-        self.allow_when(key, || now)
+        self.allow_when(key, move || now)
     }
 
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a call costs a sixth of it; cargo xtask bench keyed")]
-    fn allow_when(&self, key: &K, now: impl Fn() -> Tick) -> bool {
+    fn allow_when(&self, key: &K, now: impl Fn() -> Tick + Copy) -> bool {
         let decide = |algorithm: &A, state: &mut A::State, now| {
             let allowed = algorithm.allow(state, now);
             (allowed, allowed)
         };
-        match self.ask(self.store.seed.print(key), &now, decide) {
+        match self.ask(self.store.seed.print(key), now, decide) {
             Some(allowed) => allowed,
-            None => self.take(key, self.tick(now()), Ask::now(1), false).0.is_allowed(),
+            None => self.allow_slowly(key, now),
         }
+    }
+
+    /// Apart, so that the way of most is short.
+    #[cold]
+    #[inline(never)]
+    fn allow_slowly(&self, key: &K, now: impl Fn() -> Tick) -> bool {
+        self.take(key, self.tick(now()), Ask::now(1), false).0.is_allowed()
     }
 
     /// Whether `n` may happen now for `key`, all of them or none.

@@ -19,7 +19,7 @@
 //! the level, and the old one never comes back: step 5 fails.
 //!
 //! A gate changes several cells together. It puts [`HELD`] in the place of each level it is about to change, and the new
-//! levels in their places once it has them all. Whoever finds a level held waits until it is back; so a change of quota,
+//! levels in their places once it has them all; the last one may go from the old to the new at once. Whoever finds a level held waits until it is back; so a change of quota,
 //! which changes the level before the numbers, waits too, and a held curve is the one that was prepared.
 
 use std::marker::PhantomData;
@@ -149,6 +149,14 @@ impl<C: Curve> AtomicCell<C> {
                 }
             }
         }
+    }
+
+    /// Writes `next` if the level is still this one.
+    #[inline]
+    fn swap(&self, level: u64, next: u64) -> bool {
+        // As in `update`: what was read of the curve counts as read before, and a curve that has changed fails here.
+        fence(Ordering::Acquire);
+        self.level.0.compare_exchange(level, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// The level, once nobody holds it.
@@ -371,15 +379,19 @@ where
         self.let_go(plan);
     }
 
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn take_one(&self, plan: &LevelPlan) -> bool {
+        self.swap(plan.level, plan.next)
+    }
+
     fn prepare(&self, now: Tick, ask: Ask) -> Prepared<LevelPlan> {
         self.exclusively(|curve, level| (None, prepared(&curve, level, now, ask)))
     }
 
     #[inline]
     fn hold(&self, plan: &LevelPlan) -> bool {
-        // As in `update`: what was read of the curve counts as read before, and a curve that has changed fails here.
-        fence(Ordering::Acquire);
-        self.level.0.compare_exchange(plan.level, HELD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.swap(plan.level, HELD)
     }
 
     #[inline]

@@ -61,6 +61,13 @@ impl Lanes {
         seat & (self.lanes.len() - 1)
     }
 
+    /// Whether any lane may hold something. Near the limit none does, and a caller need not even look for its own.
+    #[inline]
+    pub(super) fn may_hold_some(&self) -> bool {
+        // Acquire: who is told that a lane was filled finds it so.
+        self.filled.0.load(Ordering::Acquire) != 0
+    }
+
     /// Takes `n` out of this thread's lane, if they are there.
     #[inline]
     pub(super) fn spend_own(&self, n: u64) -> bool {
@@ -70,8 +77,7 @@ impl Lanes {
     /// Takes `n` out of any one lane that has them. Writes nothing if all are known to be empty.
     #[inline]
     pub(super) fn spend_any(&self, n: u64) -> bool {
-        // Acquire, here and below: who is told that a lane was filled finds it so.
-        self.filled.0.load(Ordering::Acquire) != 0 && self.spend_any_filled(n)
+        self.may_hold_some() && self.spend_any_filled(n)
     }
 
     #[cold]

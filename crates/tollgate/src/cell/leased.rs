@@ -121,7 +121,7 @@ impl Cell<Sharded> for LeasedCell {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "most of what this cell does, and a handful of instructions")]
     fn quick_lease(&self, n: u64, clock: impl Fn() -> Tick) -> Option<bool> {
-        if self.lanes.spend_own(n) {
+        if self.lanes.may_hold_some() && self.lanes.spend_own(n) {
             return Some(true);
         }
         let now = clock();
@@ -179,6 +179,10 @@ impl Cell<Sharded> for LeasedCell {
 
     fn commit_one(&self, plan: &LevelPlan) {
         self.bucket.commit_one(plan);
+    }
+
+    fn take_one(&self, plan: &LevelPlan) -> bool {
+        self.bucket.take_one(plan)
     }
 
     fn let_go_one(&self, plan: &LevelPlan) {

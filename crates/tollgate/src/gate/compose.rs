@@ -101,6 +101,21 @@ impl<L: Part, R: Part> Part for And<L, R> {
         self.right.quick_commit(right);
     }
 
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick_take(&self, (left, right): &Self::Quick) -> bool {
+        if !self.left.quick_hold(left) {
+            return false;
+        }
+        let taken = self.right.quick_take(right);
+        if taken {
+            self.left.quick_commit(left);
+        } else {
+            self.left.quick_let_go(left);
+        }
+        taken
+    }
+
     fn promised(&self) {
         self.left.promised();
         self.right.promised();
@@ -207,6 +222,7 @@ macro_rules! pass_on_most {
             quick_hold(quick: &Self::Quick) -> bool;
             quick_let_go(quick: &Self::Quick);
             quick_commit(quick: &Self::Quick);
+            quick_take(quick: &Self::Quick) -> bool;
             promised();
             settle(receipt: Self::Receipt, how: &mut Settling<'_>);
             sketch() -> Self::Sketch;

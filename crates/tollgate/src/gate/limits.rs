@@ -144,6 +144,12 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
         self.shared.cell.commit_one(plan);
     }
 
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick_take(&self, plan: &LevelPlan) -> bool {
+        self.shared.cell.take_one(plan)
+    }
+
     fn promised(&self) {
         self.shared.promised(self.shared.clock.now());
     }

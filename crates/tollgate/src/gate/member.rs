@@ -2,7 +2,8 @@
 //!
 //! A call goes through all members three times. *Prepare* reads and decides, and changes nothing; a call that is refused ends
 //! here, so that refusals, however many, write nothing. *Hold* takes each member in hand, as long as it is still as it was
-//! prepared; if one is not, the others are let go as they were and the call begins again. *Commit* writes them all. While
+//! prepared; if one is not, the others are let go as they were and the call begins again. *Commit* writes them all. (By the
+//! short way the last one is held and committed in one step: it is the one that all others were waiting for.) While
 //! a member is in hand everybody who needs it waits, some tens of nanoseconds; so no caller ever sees a part of a call, and
 //! there is nothing to undo.
 //!
@@ -217,6 +218,17 @@ pub trait Part: Clone {
 
     /// [`commit`](Self::commit) for the short way.
     fn quick_commit(&self, quick: &Self::Quick);
+
+    /// Holds and commits in one, for the last of the members: nobody else's state depends on whether it can be had.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    fn quick_take(&self, quick: &Self::Quick) -> bool {
+        let holds = self.quick_hold(quick);
+        if holds {
+            self.quick_commit(quick);
+        }
+        holds
+    }
 
     /// After a promise was committed, with nothing held any more.
     fn promised(&self);

@@ -166,6 +166,14 @@ impl<'a> Tally<'a> {
         let decider = self.refusal.unwrap_or(tightest);
         GateDecision { decision: decider.decision, decided_by: decider.which, tightest: tightest.which }
     }
+
+    /// The decision, if all admit at once.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
+    pub(crate) fn admission(&self) -> GateDecision {
+        let decision = self.decision();
+        GateDecision { decision: decision.decision.allowed(), ..decision }
+    }
 }
 
 /// What a gate without limits says.

@@ -44,7 +44,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
     ) -> Option<T> {
         let mut shard = self.store.shard(print);
-        let answer = shard.ask(&self.store.common, print, || self.tick(now()), decide)?;
+        let answer = shard.ask(&self.store.common, print, move || self.tick(now()), decide)?;
         drop(shard);
         Some(answer)
     }

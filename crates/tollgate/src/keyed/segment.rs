@@ -29,9 +29,21 @@ pub(crate) struct Slot<S> {
 
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
-struct Line<S>([Slot<S>; SLOTS]);
+pub(crate) struct Line<S>([Slot<S>; SLOTS]);
 
 impl<S> Line<S> {
+    /// The state of a key that is here.
+    #[inline]
+    pub(crate) fn state_of(&mut self, print: u64) -> Option<&mut S> {
+        // Where it is cannot be foretold, and a wrong guess costs as much as the rest of the search; that it is at home is
+        // right for most.
+        if self.0[slot_of(print)].print == print {
+            return Some(&mut self.0[slot_of(print)].state);
+        }
+        let slot = self.position(print)?;
+        Some(&mut self.0[slot].state)
+    }
+
     /// The slot with this fingerprint.
     #[inline]
     fn position(&self, print: u64) -> Option<usize> {
@@ -57,26 +69,6 @@ pub(crate) struct Segment<S> {
     pub(crate) none_idle_before: Tick,
     /// The change of quota that the states have gone through.
     pub(crate) generation: u64,
-}
-
-/// Where a key should be.
-pub(crate) struct Home<'a, S> {
-    lines: &'a mut [Line<S>],
-    line: usize,
-}
-
-impl<'a, S> Home<'a, S> {
-    /// The key's state, if it is there or has spilled over from there.
-    #[inline]
-    pub(crate) fn state_of(self, print: u64) -> Option<&'a mut S> {
-        // Where it is cannot be foretold, and a wrong guess costs as much as the rest of the search; that it is at home is
-        // right for most.
-        if self.lines[self.line].0[slot_of(print)].print == print {
-            return Some(&mut self.lines[self.line].0[slot_of(print)].state);
-        }
-        let (line, index) = search(self.lines, self.line, print)?;
-        Some(&mut self.lines[line].0[index].state)
-    }
 }
 
 /// The line of a key and its slot there, beginning with the line in which it should be.
@@ -156,12 +148,24 @@ impl<S: Clone + Default> Segment<S> {
         ((u64::from(print as u32) * self.lines.len() as u64) >> 32) as usize
     }
 
-    /// Where a key should be. It is under way from memory, so the caller had better do something else first.
+    /// The line in which a key should be. It is under way from memory, so the caller had better do something else first.
     #[inline]
-    pub(crate) fn home_of(&mut self, print: u64) -> Home<'_, S> {
+    pub(crate) fn home_of(&mut self, print: u64) -> &mut Line<S> {
         let line = self.home(print);
         prefetch(&self.lines[line]);
-        Home { lines: &mut self.lines, line }
+        &mut self.lines[line]
+    }
+
+    /// The state of a key that is not in its own line.
+    #[inline]
+    pub(crate) fn state_abroad(&mut self, print: u64) -> Option<&mut S> {
+        let home = self.home(print);
+        let next = self.after(home);
+        let (line, slot) = match self.lines[next].position(print) {
+            Some(slot) => (next, slot), // most get no farther
+            None => search(&self.lines, home, print)?,
+        };
+        Some(&mut self.lines[line].0[slot].state)
     }
 
     /// A key's state and plan.
@@ -312,16 +316,16 @@ impl<S: Clone + Default> Segment<S> {
         self.rebuild(larger(self.lines.len()));
     }
 
-    /// Takes the smallest size at which it is not nearly full.
-    pub(crate) fn shrink(&mut self) {
-        self.rebuild(lines_for(self.used));
+    /// Takes the smallest size at which it is not nearly full. Answers the table that it had.
+    pub(crate) fn shrink(&mut self) -> Self {
+        self.rebuild(lines_for(self.used))
     }
 
-    fn rebuild(&mut self, lines: usize) {
+    fn rebuild(&mut self, lines: usize) -> Self {
         let mut rebuilt = Self::new(lines, !self.plans.is_empty());
         rebuilt.generation = self.generation;
         rebuilt.take_in(self);
-        *self = rebuilt;
+        mem::replace(self, rebuilt)
     }
 
     /// Moves everything of another segment into this one.
@@ -385,7 +389,9 @@ mod tests {
         for (print, state) in model {
             let place = segment.find(*print).expect("it is there");
             assert_eq!(segment.slot(place).state, *state);
-            assert_eq!(segment.home_of(*print).state_of(*print).copied(), Some(*state));
+            let at_home = segment.home_of(*print).state_of(*print).copied();
+            let found = at_home.or_else(|| segment.state_abroad(*print).copied());
+            assert_eq!(found, Some(*state));
             assert_eq!(u64::from(segment.plan(place)), print % 7);
         }
     }
@@ -413,6 +419,7 @@ mod tests {
                     }
                     None => {
                         assert_eq!(segment.home_of(print).state_of(print), None);
+                        assert_eq!(segment.state_abroad(print), None);
                         if segment.is_full() {
                             segment.grow();
                         }
@@ -421,7 +428,7 @@ mod tests {
                     }
                 }
                 if rng.u8(..) == 0 {
-                    segment.shrink();
+                    drop(segment.shrink());
                 }
             }
             agrees(&mut segment, &model);

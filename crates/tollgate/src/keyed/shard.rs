@@ -5,8 +5,9 @@
 //! last one goes back to where it came from (linear hashing). Each segment is as large as its own keys need. So whatever a
 //! caller does to the table besides its own business, it touches one segment.
 //!
-//! A key that is idle equals one that is absent. Calls drop idle keys as they go along: every 256th call looks at one line, a
-//! full segment is swept before it grows, and one that has become sparse is made smaller.
+//! A key that is idle equals one that is absent. Calls drop idle keys as they go along: every 256th call looks at one line,
+//! every 32nd where the last look found some, a full segment is swept before it grows, and one that has become sparse is
+//! made smaller.
 
 mod account;
 mod evict;
@@ -30,9 +31,12 @@ pub(crate) use account::Receipt;
 use account::{ACCOUNTS, Account, account};
 pub(crate) use hold::Drawn;
 use quota::Change;
+pub(crate) use sweep::Swept;
 
-/// Every so many calls one line is swept. A call more often costs more than it frees.
+/// Every so many calls one line is swept. More often costs more than it frees.
 const CALLS_PER_LINE: u64 = 256;
+/// Every so many calls where the last line had idle keys in it, so that many that became idle together are soon gone.
+const CALLS_PER_IDLE_LINE: u64 = 32;
 /// The first of the bits that choose a segment. Those below choose the line in it, those at the top the shard.
 const SEGMENT_BITS: u32 = 32;
 
@@ -81,6 +85,27 @@ pub(crate) enum Answer {
     Overflows,
 }
 
+/// Which of so many segments a fingerprint belongs to. One whose turn has not come yet is still with the one it will come from.
+#[inline]
+fn segment_of(low_mask: usize, segments: usize, print: u64) -> usize {
+    let bits = (print >> SEGMENT_BITS) as usize;
+    let number = bits & (2 * low_mask + 1);
+    // As good as tossing a coin, so no branch.
+    select_unpredictable(number < segments, number, bits & low_mask)
+}
+
+/// The state of a key that is not in its own line. Apart, so that the way of most is short; the segment is found anew, so that
+/// they need not remember it.
+#[inline(never)]
+fn state_abroad<S: Clone + Default>(
+    segments: &mut [Segment<S>],
+    low_mask: usize,
+    print: u64,
+) -> Option<&mut S> {
+    let number = segment_of(low_mask, segments.len(), print);
+    segments[number].state_abroad(print)
+}
+
 /// What a shard has counted. See [`Stats`](super::Stats).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
@@ -111,9 +136,10 @@ pub(crate) struct Shard<A: Algorithm> {
     /// How a key that is known is asked.
     way: Way,
     segments: Vec<Segment<A::State>>,
-    /// Masks the bits of a fingerprint that choose a segment: the least power of two that has room for all, less one.
-    mask: usize,
-    /// Calls until the next line is swept; those since the last one are not in the counts yet.
+    /// Masks the bits of a fingerprint that choose a segment, without the highest of them; that one counts only for segments
+    /// that have been split already.
+    low_mask: usize,
+    /// Calls until the next line is swept; they are in the counts already.
     until_sweep: u64,
     /// For keys without a plan of their own.
     algorithm: A,
@@ -171,7 +197,7 @@ impl<A: Algorithm> Shard<A> {
             algorithm: common.plans.make(quota),
             unseen: A::State::default(),
             segments: vec![segment],
-            mask: 0,
+            low_mask: 0,
             keys: 0,
             sweeping: 0,
             swept_at: Tick::ZERO,
@@ -183,7 +209,7 @@ impl<A: Algorithm> Shard<A> {
             open_way: way,
             is_watched: common.is_watched,
             until_sweep: CALLS_PER_LINE,
-            counts: Counts::default(),
+            counts: Counts { calls: CALLS_PER_LINE, ..Counts::default() },
             aside: Box::new(Aside {
                 quota,
                 changes: Vec::new(),
@@ -196,9 +222,7 @@ impl<A: Algorithm> Shard<A> {
     /// Which segment a fingerprint belongs to. One whose turn has not come yet is still with the one it will come from.
     #[inline]
     fn segment_of(&self, print: u64) -> usize {
-        let bits = (print >> SEGMENT_BITS) as usize & self.mask;
-        // As good as tossing a coin, so no branch.
-        bits & select_unpredictable(bits < self.segments.len(), usize::MAX, self.mask >> 1)
+        segment_of(self.low_mask, self.segments.len(), print)
     }
 
     /// Gets a key's line under way.
@@ -221,12 +245,16 @@ impl<A: Algorithm> Shard<A> {
         decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
     ) -> Option<T> {
         if self.way != Way::Quick {
-            return self.ask_by_plan(common, print, now(), decide);
+            return self.ask_by_plan(common, print, now, decide);
         }
         let number = self.segment_of(print);
         let home = self.segments[number].home_of(print);
         let now = now();
-        let (admitted, answer) = decide(&self.algorithm, home.state_of(print)?, now);
+        let state = match home.state_of(print) {
+            Some(state) => state,
+            None => state_abroad(&mut self.segments, self.low_mask, print)?,
+        };
+        let (admitted, answer) = decide(&self.algorithm, state, now);
         self.count(common, now, admitted);
         Some(answer)
     }
@@ -237,13 +265,13 @@ impl<A: Algorithm> Shard<A> {
         &mut self,
         common: &Common<A>,
         print: u64,
-        now: Tick,
+        now: impl FnOnce() -> Tick,
         decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
     ) -> Option<T> {
         if self.way == Way::Closed {
             return None;
         }
-        let number = self.segment_of(print);
+        let (number, now) = (self.segment_of(print), now());
         let (state, plan) = self.segments[number].get_mut(print)?;
         let (admitted, answer) = decide(algorithm_of(&self.algorithm, common, plan), state, now);
         self.count(common, now, admitted);
@@ -295,10 +323,17 @@ impl<A: Algorithm> Shard<A> {
         }
         self.until_sweep -= 1;
         if self.until_sweep == 0 {
-            self.counts.calls += CALLS_PER_LINE;
-            self.until_sweep = CALLS_PER_LINE;
-            self.sweep(common, now, 1);
+            self.sweep_by_the_way(common, now);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sweep_by_the_way(&mut self, common: &Common<A>, now: Tick) {
+        let swept = self.counts.swept;
+        drop(self.sweep(common, now, 1));
+        self.until_sweep = if self.counts.swept > swept { CALLS_PER_IDLE_LINE } else { CALLS_PER_LINE };
+        self.counts.calls += self.until_sweep;
     }
 
     /// Who was dropped since this was last asked, if somebody must be told.
@@ -312,7 +347,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        Counts { calls: self.counts.calls + (CALLS_PER_LINE - self.until_sweep), ..self.counts }
+        Counts { calls: self.counts.calls - self.until_sweep, ..self.counts }
     }
 
     /// Decides, takes if it admits, and makes out a receipt.
@@ -569,7 +604,8 @@ mod tests {
 
     /// Every segment holds just the keys that belong there.
     fn check(shard: &Shard<TokenBucket>, common: &Common<TokenBucket>) {
-        assert!(shard.mask + 1 >= shard.segments.len() && shard.mask / 2 < shard.segments.len());
+        let low = shard.low_mask + 1;
+        assert!(low <= shard.segments.len() && shard.segments.len() <= 2 * low && low.is_power_of_two());
         for (number, segment) in shard.segments.iter().enumerate() {
             assert!(segment.iter().all(|(_, slot)| shard.segment_of(slot.print) == number));
         }
@@ -584,7 +620,7 @@ mod tests {
     /// Sweeps until a round changes nothing.
     fn sweep(shard: &mut Shard<TokenBucket>, common: &Common<TokenBucket>, now: Tick) {
         for _ in 0..50 {
-            while !shard.sweep(common, now, 7) {}
+            while !shard.sweep(common, now, 7).ends {}
         }
     }
 
@@ -611,9 +647,27 @@ mod tests {
             check(&shard, &common);
             now = now + Duration::from_secs(1);
             sweep(&mut shard, &common, now);
-            assert_eq!((shard.keys, shard.segments.len(), shard.mask), (0, 1, 0), "round {round}");
+            assert_eq!((shard.keys, shard.segments.len(), shard.low_mask), (0, 1, 0), "round {round}");
             check(&shard, &common);
         }
+    }
+
+    /// Ten thousand keys take some four thousand lines; at 256 calls a line that would be a million calls.
+    #[test]
+    fn many_that_become_idle_together_are_soon_gone() {
+        let (common, mut rng) = (common(false), Rng::with_seed(5));
+        let mut shard = Shard::new(&common, QUOTA);
+        for _ in 0..10_000 {
+            assert!(take(&mut shard, &common, rng.u64(2..), Tick::ZERO));
+        }
+        let (later, mut calls) = (Tick::from_nanos(3_600_000_000_000), 0);
+        while shard.keys > 1 {
+            assert_eq!(take(&mut shard, &common, 1, later), calls < 2);
+            calls += 1;
+            assert!(calls < 500_000, "{} are left", shard.keys);
+        }
+        let Counts { calls: counted, denied, swept, .. } = shard.counts();
+        assert_eq!((counted, denied, swept), (10_000 + calls, calls - 2, 10_000));
     }
 
     #[test]
@@ -625,12 +679,12 @@ mod tests {
         }
         let later = Tick::ZERO + Duration::from_secs(1);
         while shard.sweeping < shard.segments.len() {
-            assert!(!shard.sweep(&common, later, 1_000), "there is something to join");
+            assert!(!shard.sweep(&common, later, 1_000).ends, "there is something to join");
         }
         shard.pin(true);
         let segments = shard.segments.len();
         for _ in 0..100 {
-            shard.sweep(&common, later, 1_000);
+            drop(shard.sweep(&common, later, 1_000));
         }
         assert_eq!(shard.segments.len(), segments);
         shard.pin(false);

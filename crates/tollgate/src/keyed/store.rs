@@ -10,7 +10,7 @@ use super::hash::Seed;
 use super::line::Lines;
 use super::observer::Evicted;
 use super::plans::Plans;
-use super::shard::{Answer, Common, Query, Shard};
+use super::shard::{Answer, Common, Query, Shard, Swept};
 use super::shifted::Shifted;
 use super::watch::Watch;
 use crate::cell::Held;
@@ -97,9 +97,16 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
     pub(super) fn sweep(&self, shard: &Padded<A>, now: Tick) {
         shard.0.lock().rewind();
         // Locked anew each time, so that callers get in between.
-        while !shard.0.lock().sweep(&self.common, now, LINES_PER_SWEEP) {}
+        while !self.sweep_some(shard, now) {}
         let evicted = shard.0.lock().newly_evicted();
         self.report(evicted);
+    }
+
+    /// Looks at a few lines of a shard; whether that ended a round.
+    fn sweep_some(&self, shard: &Padded<A>, now: Tick) -> bool {
+        let Swept { ends, leftover } = shard.0.lock().sweep(&self.common, now, LINES_PER_SWEEP);
+        drop(leftover); // the shard is free again
+        ends
     }
 
     /// Puts those back into the table whom nobody waits for any more.

@@ -12,6 +12,15 @@ pub(super) const MOST_PER_SEGMENT: usize = 1_024;
 /// With fewer, two become one.
 const FEWEST_PER_SEGMENT: usize = 256;
 
+/// What came of looking at a few lines.
+#[must_use = "what is left over had better be dropped when nobody waits for the shard"]
+pub(crate) struct Swept<S> {
+    /// Whether that ended a round over all segments.
+    pub(crate) ends: bool,
+    /// A table that is not needed any more. Giving its memory back may take the system a while.
+    pub(crate) leftover: Option<Segment<S>>,
+}
+
 impl<A: Algorithm> Shard<A> {
     /// Starts a round over all segments from the beginning, so that the round leaves nothing out.
     pub(crate) fn rewind(&mut self) {
@@ -20,34 +29,33 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Looks at the next `lines` lines and drops idle keys; behind the last segment, joins two if there are too many.
-    /// Whether that ended a round.
-    pub(crate) fn sweep(&mut self, common: &Common<A>, now: Tick, lines: usize) -> bool {
-        if self.sweeping < self.segments.len() {
-            self.sweep_lines(common, now, lines);
+    pub(crate) fn sweep(&mut self, common: &Common<A>, now: Tick, lines: usize) -> Swept<A::State> {
+        let leftover = if self.sweeping < self.segments.len() {
+            self.sweep_lines(common, now, lines)
         } else if self.has_too_many_segments() {
             // Not before all were swept: what has not been could move to where it would be missed.
-            self.join(common);
-        }
+            self.join(common)
+        } else {
+            None
+        };
         let ends = self.sweeping >= self.segments.len() && !self.has_too_many_segments();
         if ends {
             self.sweeping = 0;
         }
-        ends
+        Swept { ends, leftover }
     }
 
     /// Looks at the next `lines` lines of the segment that sweeping is at.
-    fn sweep_lines(&mut self, common: &Common<A>, now: Tick, lines: usize) {
+    fn sweep_lines(&mut self, common: &Common<A>, now: Tick, lines: usize) -> Option<Segment<A::State>> {
         let number = self.sweeping;
         self.catch_up(number);
         let (places, ends) = self.segments[number].next_places(lines);
         self.drop_idle(common, number, places, now);
         if !ends {
-            return;
-        }
-        if self.segments[number].is_sparse() {
-            self.resize(common, number, Segment::shrink);
+            return None;
         }
         self.sweeping += 1;
+        self.segments[number].is_sparse().then(|| self.resize(common, number, Segment::shrink))
     }
 
     fn has_too_many_segments(&self) -> bool {
@@ -73,15 +81,16 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    pub(super) fn resize(
+    pub(super) fn resize<T>(
         &mut self,
         common: &Common<A>,
         number: usize,
-        resize: impl FnOnce(&mut Segment<A::State>),
-    ) {
+        resize: impl FnOnce(&mut Segment<A::State>) -> T,
+    ) -> T {
         let before = self.segments[number].bytes();
-        resize(&mut self.segments[number]);
+        let answer = resize(&mut self.segments[number]);
         common.room.resized(before, self.segments[number].bytes());
+        answer
     }
 
     pub(super) fn split_if_due(&mut self, common: &Common<A>) {
@@ -93,34 +102,33 @@ impl<A: Algorithm> Shard<A> {
     /// Splits the segment whose turn it is.
     fn split(&mut self, common: &Common<A>) {
         let high = self.segments.len();
-        if high > self.mask {
-            self.mask = 2 * self.mask + 1;
+        if high > 2 * self.low_mask + 1 {
+            self.low_mask = 2 * self.low_mask + 1;
         }
-        let low = high & (self.mask >> 1);
+        let low = high & self.low_mask;
         self.catch_up(low);
-        let mut other = None;
         let bit = (high - low) as u64;
-        self.resize(common, low, |segment| other = Some(segment.split(bit << SEGMENT_BITS)));
-        let other = other.expect("just split off");
+        let other = self.resize(common, low, |segment| segment.split(bit << SEGMENT_BITS));
         common.room.grown(other.bytes() + size_of_val(&other));
         self.segments.push(other);
     }
 
-    /// Undoes the latest split.
-    fn join(&mut self, common: &Common<A>) {
+    /// Undoes the latest split. Answers the segment that is no more.
+    fn join(&mut self, common: &Common<A>) -> Option<Segment<A::State>> {
         let last = self.segments.len() - 1;
-        let number = last & (self.mask >> 1);
+        let number = last & self.low_mask;
         for number in [number, last] {
             self.catch_up(number);
         }
-        let Some(mut last) = self.segments.pop() else { return };
+        let mut last = self.segments.pop()?;
         common.room.shrunk(last.bytes() + size_of_val(&last));
         self.resize(common, number, |segment| segment.take_in(&mut last));
-        if self.segments.len() <= (self.mask >> 1) + 1 {
-            self.mask >>= 1;
+        if self.segments.len() <= self.low_mask + 1 {
+            self.low_mask >>= 1;
         }
         if self.segments.capacity() >= 4 * self.segments.len() {
             self.segments.shrink_to(2 * self.segments.len());
         }
+        Some(last)
     }
 }
