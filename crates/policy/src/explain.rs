@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::choice::{IfStoreFails, Mode};
 use crate::compute::Worlds;
 use crate::descriptor::Descriptor;
+use crate::matcher::Asked;
 use crate::matches::replaced_by;
 use crate::policy::Policy;
 use crate::suggest::did_you_mean;
@@ -111,13 +112,13 @@ impl Policy {
     /// # Ok::<(), tollgate_policy::Problems>(())
     /// ```
     pub fn explain(&self, descriptor: &Descriptor<'_>) -> Explanation {
-        let asked = self.asked(descriptor);
+        let known = self.known(descriptor);
         let in_domain = |rank: &u32| self.limits()[*rank as usize].domain() == descriptor.domain();
         let all: Vec<u32> = (0..self.limits().len() as u32).filter(in_domain).collect();
         let call = Call {
             worlds: Worlds::new(std::slice::from_ref(descriptor), 0),
             way: self.way(descriptor),
-            asked,
+            asked: Asked { fields: &known, entries: descriptor.fields() },
         };
         let conditions: HashMap<u32, Vec<ConditionExplained>> =
             all.iter().map(|&rank| (rank, call.conditions(&self.limits()[rank as usize]))).collect();

@@ -31,37 +31,34 @@ pub(crate) use tree::Tree;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FieldId(pub(crate) u32);
 
-/// The fields of a descriptor that some limit looks at.
-#[derive(Debug)]
-pub(crate) struct Asked<'d> {
-    fields: SmallVec<[(FieldId, &'d [u8]); 8]>,
-    /// All of the descriptor, in its order.
-    pub(crate) entries: &'d [Field<'d>],
+/// The fields of a descriptor that some limit looks at, each once.
+pub(crate) type Known<'d> = SmallVec<[(FieldId, &'d [u8]); 8]>;
+
+/// Adds a field to those of a descriptor, which begin at `start`. Of several fields of one name the first counts.
+pub(crate) fn know<'d>(known: &mut Known<'d>, start: usize, field: FieldId, value: &'d [u8]) {
+    if known[start..].iter().all(|(other, _)| *other != field) {
+        known.push((field, value));
+    }
 }
 
-impl<'d> Asked<'d> {
-    /// Of several fields of one name the first counts.
-    pub(crate) fn new(
-        entries: &'d [Field<'d>],
-        fields: impl IntoIterator<Item = (FieldId, &'d [u8])>,
-    ) -> Self {
-        let mut asked = Self { fields: SmallVec::new(), entries };
-        for (field, value) in fields {
-            if asked.value(field).is_none() {
-                asked.fields.push((field, value));
-            }
-        }
-        asked
-    }
+/// What is asked of limits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'s> {
+    /// What some limit looks at.
+    pub(crate) fields: &'s [(FieldId, &'s [u8])],
+    /// All of the descriptor, in its order.
+    pub(crate) entries: &'s [Field<'s>],
+}
 
-    pub(crate) fn value(&self, field: FieldId) -> Option<&'d [u8]> {
+impl<'s> Asked<'s> {
+    pub(crate) fn value(&self, field: FieldId) -> Option<&'s [u8]> {
         self.fields.iter().find(|(known, _)| *known == field).map(|(_, value)| *value)
     }
 }
 
 /// A search in progress.
-pub(crate) struct Search<'s, 'd> {
-    pub(crate) asked: &'s Asked<'d>,
+pub(crate) struct Search<'s> {
+    pub(crate) asked: Asked<'s>,
     pub(crate) limits: &'s [Limit],
     pub(crate) found: &'s mut Vec<u32>,
     pub(crate) examined: usize,

@@ -20,6 +20,8 @@ use memchr::memmem::Finder;
 #[derive(Clone)]
 pub struct Pattern {
     text: String,
+    /// Where the first and the last star are.
+    ends: Option<(usize, usize)>,
     /// Between the first and the last star, in their order; none is empty.
     middle: Vec<Finder<'static>>,
 }
@@ -32,7 +34,7 @@ impl Pattern {
         let inner = parts.get(1..parts.len() - 1).unwrap_or_default();
         let middle = inner.iter().filter(|part| !part.is_empty());
         let middle = middle.map(|part| Finder::new(part.as_bytes()).into_owned()).collect();
-        Self { text, middle }
+        Self { ends: text.find('*').zip(text.rfind('*')), text, middle }
     }
 
     /// The pattern that every value matches.
@@ -47,9 +49,7 @@ impl Pattern {
 
     /// Whether `value` fits.
     pub fn matches(&self, value: &[u8]) -> bool {
-        let (Some(first), Some(last)) = (self.text.find('*'), self.text.rfind('*')) else {
-            return value == self.text.as_bytes();
-        };
+        let Some((first, last)) = self.ends else { return value == self.text.as_bytes() };
         let (prefix, suffix) = (&self.text.as_bytes()[..first], &self.text.as_bytes()[last + 1..]);
         // The earliest place for each part leaves the most room for those after it.
         let Some(rest) = value.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(suffix)) else {

@@ -10,7 +10,7 @@ use crate::descriptor::Descriptor;
 use crate::draft::{Draft, check};
 use crate::format;
 use crate::limit::{Limit, Rates};
-use crate::matcher::{Asked, FieldId, Node, Search, Tree};
+use crate::matcher::{Asked, FieldId, Known, Node, Search, Tree, know};
 use crate::matches::{Matches, Scratch};
 use crate::problem::Problems;
 use crate::source::Source;
@@ -63,6 +63,16 @@ impl Domain {
     fn field(&mut self, name: &str) -> FieldId {
         let next = FieldId(self.fields.len() as u32); // a file of a few megabytes has no four billion names
         *self.fields.entry(name.into()).or_insert(next)
+    }
+
+    /// Adds what limits look at of a descriptor.
+    fn know<'d>(&self, descriptor: &'d Descriptor<'_>, known: &mut Known<'d>) {
+        let start = known.len();
+        for (name, value) in descriptor.fields() {
+            if let Some(field) = self.fields.get(*name) {
+                know(known, start, *field, value);
+            }
+        }
     }
 }
 
@@ -150,20 +160,27 @@ impl Policy {
         scratch: &'a mut Scratch,
     ) -> Matches<'a> {
         scratch.clear();
-        let mut all: SmallVec<[Asked<'_>; 1]> = SmallVec::new();
-        for (at, descriptor) in descriptors.iter().enumerate() {
+        let (mut known, mut domains) = (Known::new(), SmallVec::<[_; 4]>::new());
+        for descriptor in descriptors {
             let domain = self.domains.get(descriptor.domain());
-            all.push(domain.map_or_else(|| Asked::new(&[], []), |domain| asked(domain, descriptor)));
+            domain.inspect(|domain| domain.know(descriptor, &mut known));
+            domains.push((domain, known.len()));
+        }
+        let (mut all, mut start) = (SmallVec::<[Asked<'_>; 4]>::new(), 0);
+        for (at, (domain, end)) in domains.into_iter().enumerate() {
+            let asked = Asked { fields: &known[start..end], entries: descriptors[at].fields() };
             if let Some(domain) = domain {
-                self.search(domain, &all[at], scratch);
+                self.search(domain, asked, scratch);
                 scratch.meet(&self.limits, descriptors, at);
             }
+            all.push(asked);
+            start = end;
         }
         scratch.fill(&self.limits, &all);
         Matches::new(&self.limits, scratch)
     }
 
-    fn search(&self, domain: &Domain, asked: &Asked<'_>, scratch: &mut Scratch) {
+    fn search(&self, domain: &Domain, asked: Asked<'_>, scratch: &mut Scratch) {
         let mut search = Search { asked, limits: &self.limits, found: &mut scratch.ranks, examined: 0 };
         search.visit(&domain.root);
         scratch.examined += search.examined;
@@ -197,11 +214,11 @@ impl Policy {
         sorted.into_iter()
     }
 
-    pub(crate) fn asked<'d>(&self, descriptor: &'d Descriptor<'_>) -> Asked<'d> {
-        match self.domains.get(descriptor.domain()) {
-            Some(domain) => asked(domain, descriptor),
-            None => Asked::new(&[], []),
-        }
+    /// What limits look at of a descriptor.
+    pub(crate) fn known<'d>(&self, descriptor: &'d Descriptor<'_>) -> Known<'d> {
+        let mut known = Known::new();
+        self.domains.get(descriptor.domain()).inspect(|domain| domain.know(descriptor, &mut known));
+        known
     }
 
     /// The texts that the entries of a descriptor lead by; see [`Entry`](crate::Entry).
@@ -225,14 +242,6 @@ impl Policy {
     pub fn fields(&self, domain: &str) -> Option<Vec<&str>> {
         self.domains.get(domain).map(|domain| domain.fields.keys().map(|name| &**name).collect())
     }
-}
-
-fn asked<'d>(domain: &Domain, descriptor: &'d Descriptor<'_>) -> Asked<'d> {
-    let fields = descriptor.fields().iter();
-    Asked::new(
-        descriptor.fields(),
-        fields.filter_map(|(name, value)| Some((*domain.fields.get(*name)?, *value))),
-    )
 }
 
 /// From names and labels to ranks.

@@ -233,6 +233,27 @@ mod directories {
     }
 
     #[test]
+    fn two_files_of_one_domain_are_put_together_by_whoever_says_so() {
+        let other = A.replace("key: x", "key: y").replace("unit: 1", "unit: 7");
+        let path = written("merged", &[("1.yaml", A), ("2.yaml", &other)]);
+        let load = |file: &str| Draft::load(path.join(file)).unwrap();
+        let merged = |one: &str, two: &str| {
+            let mut draft = load(one);
+            draft.append(load(two));
+            convert(draft)
+        };
+        let policy = Policy::parse("merged.toml", merged("1.yaml", "2.yaml").unwrap()).unwrap();
+        let mut scratch = Scratch::new();
+        for (key, rate) in [("x", "1/d"), ("y", "7/d")] {
+            let descriptor = Descriptor::in_domain("a").with(key, "z");
+            let found = policy.matching(&descriptor, &mut scratch).get(0).unwrap();
+            assert_eq!(found.rates().quotas()[0].to_string(), rate);
+        }
+        let twice = merged("1.yaml", "1.yaml").unwrap_err().to_string();
+        assert!(twice.contains("1.yaml"), "what both have is refused: {twice}");
+    }
+
+    #[test]
     fn an_empty_directory_is_no_policy() {
         let path = written("none", &[]);
         let expected = format!(

@@ -10,7 +10,8 @@
 //! together: if a limit refuses, nothing is taken of any. Whoever wants refused calls to count, as the counters of others do, says
 //! so in the policy.
 //!
-//! - A cost of zero looks and takes nothing; it is over the limit if one more would be.
+//! - A cost of zero looks and takes nothing; it is over the limit if one more would be. Envoy looks so before responses whose cost
+//!   is counted when they are done, and what is counted then never goes beyond the limit: so what is used up must stop whoever looks.
 //! - A negative cost gives back, and is never over the limit.
 //! - A descriptor that brings its own limit is counted by that one, in a fixed window; in a domain without limits it is not.
 //! - If the store cannot tell and a limit says to refuse then, the call fails with `UNAVAILABLE`: what becomes of it is for

@@ -1,30 +1,39 @@
 //! Callers.
 
 use std::cell::Cell;
+use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
-use tollgate_server::rls::messages::{Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
-use tonic::Request;
-use tonic::client::Grpc;
-use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::{Channel, Endpoint};
-use tonic_prost::ProstCodec;
 
 /// How many calls are under way.
-const AT_ONCE: usize = 50;
-const CONNECTIONS: usize = 4;
-/// How many callers there are to be told apart.
-const KEYS: usize = 20_000;
+pub(crate) const AT_ONCE: usize = 50;
+/// How many there are to be told apart, on whose behalf calls are made.
+pub(crate) const KEYS: usize = 20_000;
 /// By which fields.
-const FIELDS: [&str; 3] = ["user", "path", "tenant"];
+pub(crate) const FIELDS: [&str; 3] = ["user", "path", "tenant"];
 
-pub(crate) struct Client {
+/// What a field says of one of them.
+pub(crate) fn value(field: &str, key: usize) -> String {
+    format!("{field}-{key:08}")
+}
+
+/// Who makes one call after the other.
+pub(crate) trait Caller: 'static {
+    /// Calls on behalf of one of the [`KEYS`], and sees to it that the answer is right.
+    fn call(&mut self, key: usize) -> impl Future<Output = ()>;
+}
+
+/// Makes callers that are connected.
+pub(crate) trait Connect<C>: FnOnce(&Runtime) -> Vec<C> {}
+
+impl<C, F: FnOnce(&Runtime) -> Vec<C>> Connect<C> for F {}
+
+pub(crate) struct Callers<C> {
     runtime: Runtime,
-    channels: Vec<Channel>,
-    requests: Rc<Vec<RateLimitRequest>>,
+    callers: Vec<C>,
 }
 
 /// What callers saw.
@@ -33,70 +42,38 @@ pub(crate) struct Seen {
     pub(crate) wall: Duration,
 }
 
-impl Client {
-    pub(crate) fn new(port: u16, descriptors: usize) -> Self {
+impl<C: Caller> Callers<C> {
+    pub(crate) fn new(connect: impl Connect<C>) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}")).expect("an address");
-        let connect = || runtime.block_on(endpoint.connect()).expect("the server listens");
-        let channels = (0..CONNECTIONS).map(|_| connect()).collect();
-        let requests = Rc::new((0..KEYS).map(|key| request(key, descriptors)).collect());
-        Self { runtime, channels, requests }
+        let callers = connect(&runtime);
+        Self { runtime, callers }
     }
 
     /// Calls for so long.
-    pub(crate) fn run(&self, span: Duration) -> Seen {
+    pub(crate) fn run(&mut self, span: Duration) -> Seen {
         let (next, began) = (Rc::new(Cell::new(0)), Instant::now());
-        let tasks = LocalSet::new();
-        let callers: Vec<_> = (0..AT_ONCE)
-            .map(|number| {
-                let channel = self.channels[number % CONNECTIONS].clone();
-                let (requests, next) = (Rc::clone(&self.requests), Rc::clone(&next));
-                tasks.spawn_local(call_until(began + span, channel, requests, next))
-            })
-            .collect();
-        let mut latencies_us = Vec::new();
+        let (tasks, mut latencies_us) = (LocalSet::new(), Vec::new());
+        let call = |caller| tasks.spawn_local(call_until(began + span, caller, Rc::clone(&next)));
+        let calling: Vec<_> = self.callers.drain(..).map(call).collect();
         tasks.block_on(&self.runtime, async {
-            for caller in callers {
-                latencies_us.extend(caller.await.expect("no caller panics"));
+            for call in calling {
+                let (caller, own) = call.await.expect("no caller panics");
+                self.callers.push(caller);
+                latencies_us.extend(own);
             }
         });
         Seen { latencies_us, wall: began.elapsed() }
     }
 }
 
-async fn call_until(
-    end: Instant,
-    channel: Channel,
-    requests: Rc<Vec<RateLimitRequest>>,
-    next: Rc<Cell<usize>>,
-) -> Vec<f64> {
-    let mut grpc = Grpc::new(channel);
+async fn call_until<C: Caller>(end: Instant, mut caller: C, next: Rc<Cell<usize>>) -> (C, Vec<f64>) {
     let mut latencies = Vec::new();
-    let path = PathAndQuery::from_static("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
     loop {
         let began = Instant::now();
         if began >= end {
-            return latencies;
+            return (caller, latencies);
         }
-        let number = next.replace((next.get() + 1) % KEYS);
-        grpc.ready().await.expect("the connection stays");
-        let codec = ProstCodec::<RateLimitRequest, RateLimitResponse>::default();
-        let answer = grpc.unary(Request::new(requests[number].clone()), path.clone(), codec).await;
-        let answer = answer.expect("an answer").into_inner();
-        assert_eq!(
-            (answer.overall_code(), answer.statuses.len()),
-            (Code::Ok, requests[number].descriptors.len())
-        );
+        caller.call(next.replace((next.get() + 1) % KEYS)).await;
         latencies.push(began.elapsed().as_secs_f64() * 1e6);
     }
-}
-
-fn request(key: usize, descriptors: usize) -> RateLimitRequest {
-    let descriptor = |field: &&str| {
-        let value = format!("{field}-{key:08}");
-        let entry = Entry { key: field.as_bytes().to_vec().into(), value: value.into() };
-        RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() }
-    };
-    let descriptors = FIELDS[..descriptors].iter().map(descriptor).collect();
-    RateLimitRequest { domain: "web".to_owned(), descriptors, hits_addend: 0 }
 }

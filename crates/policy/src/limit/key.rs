@@ -76,8 +76,8 @@ mod tests {
         let limit = Limit::new(draft, 0, |name| FieldId(name.parse().unwrap()));
         let fields =
             values.iter().enumerate().map(|(index, value)| (FieldId(index as u32), value.as_slice()));
-        let mut key = Vec::new();
-        limit.write_key(&Asked::new(&[], fields), &[], &mut key);
+        let (fields, mut key) = (fields.collect::<Vec<_>>(), Vec::new());
+        limit.write_key(&Asked { fields: &fields, entries: &[] }, &[], &mut key);
         key
     }
 
@@ -85,7 +85,11 @@ mod tests {
         let mut draft = DraftLimit::new("a", Quota::per_second(1));
         draft.entries = entries.to_vec();
         let mut key = Vec::new();
-        Limit::new(draft, 0, |_| FieldId(0)).write_key(&Asked::new(fields, []), &[], &mut key);
+        Limit::new(draft, 0, |_| FieldId(0)).write_key(
+            &Asked { fields: &[], entries: fields },
+            &[],
+            &mut key,
+        );
         String::from_utf8(key).unwrap()
     }
 

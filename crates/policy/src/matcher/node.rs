@@ -34,7 +34,7 @@ pub(super) struct Branch {
     pub(super) any: Option<Box<Node>>,
 }
 
-impl Search<'_, '_> {
+impl Search<'_> {
     /// Adds every limit beneath the node that applies; a limit may be added more than once.
     pub(crate) fn visit(&mut self, node: &Node) {
         for entry in &node.entries {
@@ -48,7 +48,7 @@ impl Search<'_, '_> {
         if node.branches.is_empty() {
             return;
         }
-        for (field, value) in &self.asked.fields {
+        for (field, value) in self.asked.fields {
             if let Some(branch) = node.branches.get(field) {
                 self.enter(branch, value);
             }

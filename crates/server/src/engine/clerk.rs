@@ -68,7 +68,22 @@ impl<S: Store> Clerk<S> {
         modes: &[Mode],
         asks: &'a [Ask<'a, S>],
     ) -> Result<Ruling<'a>, AskError> {
-        self.decide_by(|ask| modes.get(ask).copied().unwrap_or(Mode::Take), asks).await
+        self.decide_by(by_place(modes), asks).await
+    }
+
+    /// What [`decide_each`](Self::decide_each) would say, if the store can tell at once: for whoever would otherwise have to keep
+    /// all that it takes until it is decided. `None` says nothing and did nothing.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
+    pub fn decide_each_at_once<'a>(
+        &'a mut self,
+        modes: &[Mode],
+        asks: &'a [Ask<'a, S>],
+    ) -> Result<Option<Ruling<'a>>, AskError> {
+        let Self { engine, current, notes, .. } = self;
+        let case = Case::new(engine, current.load(), notes, by_place(modes), asks)?;
+        Ok(case.decide_at_once())
     }
 
     async fn decide_by<'a>(
@@ -208,6 +223,11 @@ impl<S: Store> Clerk<S> {
         self.opened.push(Arc::new(opened));
         self.opened.len() - 1
     }
+}
+
+/// The mode of each ask.
+fn by_place(modes: &[Mode]) -> impl Fn(usize) -> Mode {
+    |ask| modes.get(ask).copied().unwrap_or(Mode::Take)
 }
 
 impl<S: Store> fmt::Debug for Clerk<S> {

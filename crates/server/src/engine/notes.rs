@@ -52,7 +52,7 @@ impl Notes {
     ) -> Result<(), AskError> {
         self.wants.clear();
         self.keys.clear();
-        let mut descriptors: SmallVec<[Descriptor<'_>; 1]> = SmallVec::new();
+        let mut descriptors: SmallVec<[Descriptor<'_>; 1]> = SmallVec::with_capacity(asks.len());
         let mut places: SmallVec<[usize; 4]> = SmallVec::new();
         for (place, ask) in asks.iter().enumerate() {
             match &ask.subject {

@@ -19,7 +19,9 @@ pub(crate) async fn receive(mut body: Incoming, most: usize) -> Result<Bytes, Un
     }
     let Some(first) = next(&mut body).await? else { return Ok(Bytes::new()) };
     let mut all = Parts::One(first);
-    while let Some(more) = next(&mut body).await? {
+    while !body.is_end_stream()
+        && let Some(more) = next(&mut body).await?
+    {
         all = all.with(&more);
         if all.len() > most {
             return Err(Unreceived::TooLarge);

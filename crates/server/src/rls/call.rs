@@ -34,7 +34,7 @@ pub(super) struct Wish<'a> {
 }
 
 /// All descriptors of a call.
-pub(super) type Wishes<'a> = SmallVec<[Wish<'a>; 2]>;
+pub(super) type Wishes<'a> = SmallVec<[Wish<'a>; 4]>;
 
 /// Reads a call.
 ///

@@ -49,10 +49,7 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
     let Connection { stream, clerk, access, stop, .. } = connection;
     let _connected = protocol.meter.connected();
     let desk = Rc::new(Desk::new(clerk, access, stop.clone(), protocol));
-    let service = service_fn(move |request| {
-        let desk = Rc::clone(&desk);
-        async move { Ok::<_, Infallible>(desk.answer(request).await) }
-    });
+    let service = service_fn(move |request| Rc::clone(&desk).answer(request));
     let mut http = http2::Builder::new(Here);
     http.timer(TokioTimer::new())
         .max_concurrent_streams(MOST_STREAMS)
@@ -77,12 +74,19 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
 #[derive(Clone, Copy)]
 struct Here;
 
-impl<F: Future + 'static> Executor<F> for Here {
+impl<F: Future<Output = ()> + 'static> Executor<F> for Here {
     fn execute(&self, task: F) {
-        tokio::task::spawn_local(async move {
-            task.await;
-        });
+        tokio::task::spawn_local(task);
     }
+}
+
+/// What is asked. A call is moved about several times before it is decided, so it keeps little of the request that it was.
+enum Asked {
+    /// Whether a call is over any limit; by whom, and in which message.
+    Decision(Scopes, Incoming),
+    /// The same by somebody who may not ask.
+    Forbidden(Box<Status>),
+    Other(Box<Request<Incoming>>),
 }
 
 /// Answers the calls of one connection.
@@ -105,23 +109,38 @@ impl<S: Store> Desk<S> {
         Self { engine, clerks: RefCell::new(vec![clerk]), time, access, stop, options, meter, reflection }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Said> {
-        match request.uri().path() {
-            SHOULD_RATE_LIMIT => match self.should_rate_limit(request).await {
+    fn answer(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Said>, Infallible>> {
+        let asked = match self.scopes(request.headers()) {
+            _ if request.uri().path() != SHOULD_RATE_LIMIT => Asked::Other(Box::new(request)),
+            Ok(scopes) => Asked::Decision(scopes, request.into_body()),
+            Err(status) => Asked::Forbidden(Box::new(status)),
+        };
+        async move {
+            let decided = match asked {
+                Asked::Decision(scopes, body) => self.should_rate_limit(scopes, body).await,
+                Asked::Forbidden(status) => Err(*status),
+                Asked::Other(request) => return Ok(Box::pin(self.answer_other(*request)).await),
+            };
+            Ok(match decided {
                 Ok(response) => unary::answer(&response),
                 Err(status) => Said::other(status.into_http()),
-            },
-            path if path.starts_with(Health::PATH) => {
-                Said::other(Health::new(self.stop.clone()).answer(request).await)
-            }
-            path if Reflection::serves(path) => Said::other(self.reflection.answer(request).await),
-            path => Said::other(Status::unimplemented(format!("there is no {path:?} here")).into_http()),
+            })
         }
     }
 
-    async fn should_rate_limit(&self, request: Request<Incoming>) -> Result<RateLimitResponse, Status> {
-        let scopes = self.scopes(request.headers())?;
-        let request: RateLimitRequest = unary::read(request.into_body(), LARGEST_MESSAGE).await?;
+    async fn answer_other(&self, request: Request<Incoming>) -> Response<Said> {
+        Said::other(match request.uri().path() {
+            path if path.starts_with(Health::PATH) => Health::new(self.stop.clone()).answer(request).await,
+            path if Reflection::serves(path) => self.reflection.answer(request).await,
+            path => Status::unimplemented(format!("there is no {path:?} here")).into_http(),
+        })
+    }
+
+    async fn should_rate_limit(&self, scopes: Scopes, body: Incoming) -> Result<RateLimitResponse, Status> {
+        let request: RateLimitRequest = unary::read(body, LARGEST_MESSAGE).await?;
         may_ask(&request, scopes)?;
         let started = self.meter.now();
         let idle = self.clerks.borrow_mut().pop();

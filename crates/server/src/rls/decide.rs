@@ -9,7 +9,7 @@ use tollgate_flow::Time;
 use tonic::Status;
 
 use super::RlsOptions;
-use super::call::{self, Wish};
+use super::call::{self, Wish, Wishes};
 use super::messages::{RateLimitRequest, RateLimitResponse};
 use super::reply::Reply;
 use crate::access::{Scope, Scopes};
@@ -28,20 +28,70 @@ pub(super) async fn decide<S: Store>(
     options: RlsOptions,
     request: &RateLimitRequest,
 ) -> Result<RateLimitResponse, Status> {
-    let wishes = call::read(request)?;
-    let brought = bring(clerk, &request.domain, &wishes);
-    let asks: SmallVec<[Ask<'_, S>; 2]> = (wishes.iter().zip(&brought))
-        .map(|(wish, brought)| match brought {
-            Some(brought) => Ask::limit(&brought.opened, &brought.key).costing(wish.cost),
-            None => Ask { subject: Subject::Policy(&request.domain, &wish.fields), cost: wish.cost },
-        })
-        .collect();
-    let modes: SmallVec<[Mode; 8]> = wishes.iter().map(|wish| wish.mode).collect();
-    let ruling = clerk.decide_each(&modes, &asks).await.map_err(|error| refusal(&error))?;
-    if nobody_can_tell(&ruling) {
-        return Err(Status::unavailable("the store cannot tell, and a limit says to refuse then"));
+    if let Some(response) = decide_at_once(clerk, time, options, request)? {
+        return Ok(response);
     }
-    Ok(Reply { request, wishes: &wishes, ruling: &ruling, time, options }.response())
+    // Boxed, because every call under way would carry around what few of them need.
+    Box::pin(async {
+        let question = Question::read(clerk, request)?;
+        let (modes, asks) = (question.modes(), question.asks());
+        let ruling = clerk.decide_each(&modes, &asks).await.map_err(|error| refusal(&error))?;
+        question.answer(&ruling, time, options)
+    })
+    .await
+}
+
+fn decide_at_once<S: Store>(
+    clerk: &mut Clerk<S>,
+    time: &Time,
+    options: RlsOptions,
+    request: &RateLimitRequest,
+) -> Result<Option<RateLimitResponse>, Status> {
+    let question = Question::read(clerk, request)?;
+    let (modes, asks) = (question.modes(), question.asks());
+    let ruling = clerk.decide_each_at_once(&modes, &asks).map_err(|error| refusal(&error))?;
+    ruling.map(|ruling| question.answer(&ruling, time, options)).transpose()
+}
+
+/// A call, understood.
+struct Question<'a, S: Store> {
+    request: &'a RateLimitRequest,
+    wishes: Wishes<'a>,
+    /// The limits that descriptors bring along.
+    brought: SmallVec<[Option<Brought<S>>; 4]>,
+}
+
+impl<'a, S: Store> Question<'a, S> {
+    fn read(clerk: &mut Clerk<S>, request: &'a RateLimitRequest) -> Result<Self, Status> {
+        let wishes = call::read(request)?;
+        let brought = bring(clerk, &request.domain, &wishes);
+        Ok(Self { request, wishes, brought })
+    }
+
+    fn modes(&self) -> SmallVec<[Mode; 8]> {
+        self.wishes.iter().map(|wish| wish.mode).collect()
+    }
+
+    fn asks(&self) -> SmallVec<[Ask<'_, S>; 4]> {
+        let each = self.wishes.iter().zip(&self.brought);
+        each.map(|(wish, brought)| match brought {
+            Some(brought) => Ask::limit(&brought.opened, &brought.key).costing(wish.cost),
+            None => Ask { subject: Subject::Policy(&self.request.domain, &wish.fields), cost: wish.cost },
+        })
+        .collect()
+    }
+
+    fn answer(
+        &self,
+        ruling: &Ruling<'_>,
+        time: &Time,
+        options: RlsOptions,
+    ) -> Result<RateLimitResponse, Status> {
+        if nobody_can_tell(ruling) {
+            return Err(Status::unavailable("the store cannot tell, and a limit says to refuse then"));
+        }
+        Ok(Reply { request: self.request, wishes: &self.wishes, ruling, time, options }.response())
+    }
 }
 
 /// Whether somebody may ask this: to give back takes more than to ask.
@@ -68,7 +118,7 @@ fn bring<S: Store>(
     clerk: &mut Clerk<S>,
     domain: &str,
     wishes: &[Wish<'_>],
-) -> SmallVec<[Option<Brought<S>>; 2]> {
+) -> SmallVec<[Option<Brought<S>>; 4]> {
     let any = wishes.iter().any(|wish| wish.instead.is_some());
     let is_known = any && clerk.engine().loaded().policy().has_domain(domain);
     let bring = |wish: &Wish<'_>| {
