@@ -33,8 +33,7 @@ fn trim_start(mut rest: &[u8]) -> &[u8] {
 fn word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
     loop {
         rest = match rest {
-            [] => return Ok(rest),
-            [b' ' | b'\t' | b'\r' | b'\n', ..] => return Ok(rest),
+            [] | [b' ' | b'\t' | b'\r' | b'\n', ..] => return Ok(rest),
             [b'"', quoted @ ..] => return double(quoted, word),
             [b'\'', quoted @ ..] => return single(quoted, word),
             [byte, behind @ ..] => {
