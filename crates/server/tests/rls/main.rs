@@ -4,6 +4,7 @@ mod access;
 mod asking;
 mod bad;
 mod four_ways;
+mod frames;
 mod histories;
 mod json;
 mod rig;

@@ -23,6 +23,7 @@ pub(crate) const EVENING: Duration = Duration::from_secs(1_794_767_960);
 pub(crate) struct Rig<S: Store> {
     pub(crate) clock: ManualClock,
     pub(crate) engine: Engine<S>,
+    pub(crate) address: SocketAddr,
     pub(crate) channel: Channel,
     running: Option<Running>,
 }
@@ -56,7 +57,7 @@ impl<S: Store> Rig<S> {
             server.listen(nowhere, RlsProtocol::new(&Metrics::new()).options(options), None).unwrap();
         let running = Some(server.start().unwrap());
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
-        Self { clock, engine, channel, running }
+        Self { clock, engine, address, channel, running }
     }
 
     pub(crate) async fn ask(&self, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
