@@ -252,7 +252,7 @@ fn what_differs_from_a_redis_differs_on_purpose() {
     let pong = "+PONG\r\n";
     let error = |told: &str| format!("{PROTOCOL_ERROR}{told}\r\n");
     let many = command(&[&[&b"ECHO"[..]; 1][..], &[&b"x"[..]; 64]].concat());
-    let long = command(&[b"ECHO", &[b'x'; 65_537]]);
+    let long = command(&[b"ECHO", &vec![b'x'; 65_537]]);
     let whole = format!("$65537\r\n{}\r\n", "x".repeat(65_537));
     for (name, sent, redis, ours) in [
         (
