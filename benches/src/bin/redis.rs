@@ -210,14 +210,14 @@ async fn ask(what: What, mut connection: MultiplexedConnection, next: Arc<Atomic
     }
 }
 
+/// An entry of a slow log: its number, when, how long, the words, and whose.
+type SlowEntry = (i64, i64, i64, Vec<Vec<u8>>, Vec<u8>, Vec<u8>);
+
 /// The words of the newest EVALSHA in a slow log.
 fn last_script(log: &redis::Value) -> Option<Vec<Vec<u8>>> {
-    let entries: Vec<(i64, i64, i64, Vec<Vec<u8>>)> = redis::from_redis_value_ref(log)
-        .map(|entries: Vec<(i64, i64, i64, Vec<Vec<u8>>, Vec<u8>, Vec<u8>)>| {
-            entries.into_iter().map(|(id, at, took, words, ..)| (id, at, took, words)).collect()
-        })
-        .ok()?;
-    entries.into_iter().map(|(.., words)| words).find(|words| words[0].eq_ignore_ascii_case(b"EVALSHA"))
+    let entries: Vec<SlowEntry> = redis::from_redis_value_ref(log).ok()?;
+    let words = |(_, _, _, words, ..): SlowEntry| words;
+    entries.into_iter().map(words).find(|words| words[0].eq_ignore_ascii_case(b"EVALSHA"))
 }
 
 /// The same command for another key.

@@ -113,8 +113,10 @@ where
 
 const REFUSED: &str = "refused";
 
-/// Cases: a name, the contenders, and which of them is to be at most 0.7 of which.
-const CASES: [(&str, &[&str], Option<(&str, &str)>); 3] = [
+/// A name, the contenders, and which of them is to be at most 0.7 of which.
+type Contest = (&'static str, &'static [&'static str], Option<(&'static str, &'static str)>);
+
+const CASES: [Contest; 3] = [
     (
         "with-fields",
         &["tollgate", "tollgate-x-ratelimit", "tower_governor-headers"],
@@ -144,7 +146,9 @@ pub(crate) fn run(options: Options, bench: &mut Bench) {
                 (*name, Box::new(move || nanos(turns, &calls) - nanos(turns, bare)) as Box<dyn Fn() -> f64>)
             })
             .collect();
-        contenders.iter().for_each(|(_, run)| _ = run()); // warms up
+        for (_, run) in &contenders {
+            _ = run(); // warms up
+        }
         interleave(rounds, &contenders, |name, value| case.sample(name, value));
         bench.add(case);
     }
@@ -158,7 +162,7 @@ fn nanos(turns: u64, calls: &Calls) -> f64 {
     on_core(1, || {
         let began = thread_cpu();
         calls(turns);
-        (thread_cpu() - began).as_secs_f64() * 1e9 / turns as f64
+        thread_cpu().saturating_sub(began).as_secs_f64() * 1e9 / turns as f64
     })
 }
 

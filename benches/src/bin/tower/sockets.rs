@@ -50,7 +50,9 @@ pub(crate) fn run(options: Options, bench: &mut Bench) {
             (*name, Box::new(move || server.measure(*address, span)) as Box<dyn Fn() -> Round>)
         })
         .collect();
-    contenders.iter().for_each(|(_, run)| _ = run()); // warms up
+    for (_, run) in &contenders {
+        _ = run(); // warms up
+    }
     let mut requests = Case::new("hello-requests", "thousand/s", Better::Higher)
         .goal(Goal::ratio_at_least("tollgate", "bare", 0.97));
     let mut cpu = Case::new("hello-cpu", "µs", Better::Lower);
@@ -91,7 +93,7 @@ impl Server {
 
     fn measure(&self, address: SocketAddr, span: Duration) -> Round {
         let (before, (answers, took), after) = (self.cpu(), on_core(1, || ask(address, span)), self.cpu());
-        let cpu_micros = (after - before).as_secs_f64() * 1e6 / answers as f64;
+        let cpu_micros = after.saturating_sub(before).as_secs_f64() * 1e6 / answers as f64;
         Round { per_second: answers as f64 / took.as_secs_f64(), cpu_micros }
     }
 
