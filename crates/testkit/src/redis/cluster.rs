@@ -24,10 +24,15 @@ impl RedisCluster {
             let [port, bus] = [nodes[0].port().to_string(), bus(&nodes[0])];
             ask(node.port(), &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
-        let everybody = format!("cluster_known_nodes:{primaries}");
+        // A node may know the others before it knows whose slots are whose.
+        let facts = [
+            "cluster_state:ok",
+            &format!("cluster_known_nodes:{primaries}"),
+            &format!("cluster_slots_ok:{SLOTS}"),
+        ];
         for node in &nodes {
             wait_until(node.port(), &["CLUSTER", "INFO"], |info| {
-                info.contains("cluster_state:ok") && info.lines().any(|line| line.trim() == everybody)
+                facts.iter().all(|fact| info.lines().any(|line| line.trim() == *fact))
             });
         }
         Self { nodes }
