@@ -94,7 +94,7 @@ impl fmt::Debug for Callers {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use tollgate_core::Quota;
 
