@@ -89,6 +89,11 @@ fn visible(c: char) -> char {
     if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
 }
 
+/// Words that may quote the file, for a terminal, which would do what control characters say.
+fn printable(words: &str) -> String {
+    words.chars().map(|c| if c == '\n' { c } else { visible(c) }).collect()
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.is_empty() {
@@ -98,13 +103,15 @@ impl fmt::Display for Problem {
             write!(f, "{}:{}:", self.line, self.column)?;
         }
         let gap = if self.path.is_empty() && self.line == 0 { "" } else { " " };
-        write!(f, "{gap}{}", self.message)?;
+        write!(f, "{gap}{}", printable(&self.message))?;
         let margin = " ".repeat(self.line.to_string().len());
         if let Some(Excerpt { shown, indent, marks }) = &self.excerpt {
             write!(f, "\n{margin} |\n{} | {shown}\n{margin} | {indent}{}", self.line, "^".repeat(*marks))?;
         }
         match &self.help {
-            Some(help) => write!(f, "\n{margin} = help: {}", help.replace('\n', &format!("\n{margin}   "))),
+            Some(help) => {
+                write!(f, "\n{margin} = help: {}", printable(help).replace('\n', &format!("\n{margin}   ")))
+            }
             None => Ok(()),
         }
     }
@@ -198,6 +205,16 @@ impl std::error::Error for Problems {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_file_says_does_nothing_to_a_terminal() {
+        let source = Source::new("web.toml", "a\u{1b}[31m = 1\n");
+        let problem = Problem::new(&Place::new(&source, 0..1), "a\u{1b}[31m is not known");
+        assert_eq!(
+            problem.help("did you mean\n\0a?".to_owned()).to_string(),
+            "web.toml:1:1: a\u{fffd}[31m is not known\n  |\n1 | a\u{fffd}[31m = 1\n  | ^\n  = help: did you mean\n    \u{fffd}a?"
+        );
+    }
 
     #[test]
     fn shows_the_line_and_marks_the_place() {
