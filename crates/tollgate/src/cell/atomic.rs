@@ -19,8 +19,9 @@
 //! the level, and the old one never comes back: step 5 fails.
 //!
 //! A gate changes several cells together. It puts [`HELD`] in the place of each level it is about to change, and the new
-//! levels in their places once it has them all; the last one may go from the old to the new at once. Whoever finds a level held waits until it is back; so a change of quota,
-//! which changes the level before the numbers, waits too, and a held curve is the one that was prepared.
+//! levels in their places once it has them all; the last one may go from the old to the new at once. Whoever finds a level
+//! held waits until it is back; so a change of quota, which changes the level before the numbers, waits too, and a held
+//! curve is the one that was prepared.
 
 use std::marker::PhantomData;
 

@@ -1,0 +1,137 @@
+//! What a shard holds, as it grows, is swept and shrinks.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use tollgate_core::TokenBucket;
+
+use super::sweep::MOST_PER_SEGMENT;
+use super::*;
+
+fn common(by_key: bool) -> Common<TokenBucket> {
+    Common {
+        plans: Plans::new(Arc::new(TokenBucket::new)),
+        by_key,
+        is_watched: false,
+        room: Room::new(u64::MAX, u64::MAX),
+        at_cap: AtCap::Evict,
+    }
+}
+
+const QUOTA: Quota = Quota::per_second(1).burst(2);
+
+fn take(shard: &mut Shard<TokenBucket>, common: &Common<TokenBucket>, print: u64, now: Tick) -> bool {
+    let query = Query { print, plan: Some(0), now, ask: Ask::now(1), is_patient: false };
+    matches!(shard.take(common, query), Answer::Decided(decision, _) if decision.is_allowed())
+}
+
+/// Every segment holds just the keys that belong there.
+fn check(shard: &Shard<TokenBucket>, common: &Common<TokenBucket>) {
+    let low = shard.low_mask + 1;
+    assert!(low <= shard.segments.len() && shard.segments.len() <= 2 * low && low.is_power_of_two());
+    for (number, segment) in shard.segments.iter().enumerate() {
+        assert!(segment.iter().all(|(_, slot)| shard.segment_of(slot.print) == number));
+    }
+    let keys: usize = shard.segments.iter().map(Segment::len).sum();
+    let bytes: usize = shard.segments.iter().map(|segment| segment.bytes() + size_of_val(segment)).sum();
+    assert_eq!((keys, keys as u64), (shard.keys, common.room.keys()));
+    let own = size_of_val(shard) + size_of_val(&*shard.aside);
+    assert_eq!((bytes + own) as u64, common.room.bytes());
+    assert!(size_of_val(shard) <= 256 - 8);
+}
+
+/// Sweeps until a round changes nothing.
+fn sweep(shard: &mut Shard<TokenBucket>, common: &Common<TokenBucket>, now: Tick) {
+    for _ in 0..50 {
+        while !shard.sweep(common, now, 7).ends {}
+    }
+}
+
+#[test]
+fn segments_split_and_join_and_nothing_is_lost() {
+    let (common, mut rng) = (common(false), Rng::with_seed(1));
+    let mut shard = Shard::new(&common, QUOTA);
+    let mut now = Tick::ZERO;
+    for round in 0..12 {
+        let prints: HashSet<u64> = (0..rng.usize(1..30_000)).map(|_| rng.u64(1..)).collect();
+        for print in &prints {
+            assert!(take(&mut shard, &common, *print, now) && take(&mut shard, &common, *print, now));
+        }
+        assert!(shard.segments.len() * MOST_PER_SEGMENT * 2 >= shard.keys, "round {round}");
+        check(&shard, &common);
+        now = now + Duration::from_secs(1);
+        for print in prints.iter().filter(|print| *print % 8 == 0) {
+            assert!(take(&mut shard, &common, *print, now), "one came back");
+            assert!(!take(&mut shard, &common, *print, now), "and no more");
+        }
+        now = now + Duration::from_secs(1);
+        sweep(&mut shard, &common, now);
+        assert_eq!(shard.keys, prints.iter().filter(|print| *print % 8 == 0).count());
+        check(&shard, &common);
+        now = now + Duration::from_secs(1);
+        sweep(&mut shard, &common, now);
+        assert_eq!((shard.keys, shard.segments.len(), shard.low_mask), (0, 1, 0), "round {round}");
+        check(&shard, &common);
+    }
+}
+
+/// Ten thousand keys take some four thousand lines; at 256 calls a line that would be a million calls.
+#[test]
+fn many_that_become_idle_together_are_soon_gone() {
+    let (common, mut rng) = (common(false), Rng::with_seed(5));
+    let mut shard = Shard::new(&common, QUOTA);
+    for _ in 0..10_000 {
+        assert!(take(&mut shard, &common, rng.u64(2..), Tick::ZERO));
+    }
+    let (later, mut calls) = (Tick::from_nanos(3_600_000_000_000), 0);
+    while shard.keys > 1 {
+        assert_eq!(take(&mut shard, &common, 1, later), calls < 2);
+        calls += 1;
+        assert!(calls < 500_000, "{} are left", shard.keys);
+    }
+    let Counts { calls: counted, denied, swept, .. } = shard.counts();
+    assert_eq!((counted, denied, swept), (10_000 + calls, calls - 2, 10_000));
+}
+
+#[test]
+fn a_shard_that_is_pinned_while_it_joins_segments_stays_as_it_is() {
+    let (common, mut rng) = (common(false), Rng::with_seed(3));
+    let mut shard = Shard::new(&common, QUOTA);
+    for _ in 0..20_000 {
+        assert!(take(&mut shard, &common, rng.u64(1..), Tick::ZERO));
+    }
+    let later = Tick::ZERO + Duration::from_secs(1);
+    while shard.sweeping < shard.segments.len() {
+        assert!(!shard.sweep(&common, later, 1_000).ends, "there is something to join");
+    }
+    shard.pin(true);
+    let segments = shard.segments.len();
+    for _ in 0..100 {
+        drop(shard.sweep(&common, later, 1_000));
+    }
+    assert_eq!(shard.segments.len(), segments);
+    shard.pin(false);
+    sweep(&mut shard, &common, later);
+    assert_eq!(shard.segments.len(), 1);
+}
+
+#[test]
+fn a_change_of_quota_reaches_every_segment() {
+    let (common, mut rng) = (common(true), Rng::with_seed(2));
+    let mut shard = Shard::new(&common, QUOTA);
+    let prints: Vec<u64> = (0..20_000).map(|_| rng.u64(1..)).collect();
+    for print in &prints {
+        assert!(take(&mut shard, &common, *print, Tick::ZERO));
+    }
+    shard.set_quota(&common, Quota::per_second(1).burst(9), Tick::ZERO);
+    assert_eq!(shard.way, Way::Closed);
+    shard.set_quota(&common, Quota::per_second(1).burst(5), Tick::ZERO);
+    let calls = shard.segments.len();
+    for print in &prints {
+        assert!(take(&mut shard, &common, *print, Tick::ZERO), "one was left");
+        assert!(!take(&mut shard, &common, *print, Tick::ZERO), "and no more");
+    }
+    assert!(prints.len() > calls && shard.aside.changes.is_empty());
+    assert_eq!(shard.way, Way::ByPlan);
+}
