@@ -40,12 +40,14 @@ fn policy() -> Command {
             Command::new("check")
                 .about("Tells everything that is wrong with policies")
                 .arg(file("The policies; the built-in one, if there is none").num_args(0..))
+                .arg(merge_domains())
                 .arg(format(["text", "json"])),
         )
         .subcommand(
             Command::new("explain")
                 .about("Tells which limits apply to a call, why, and what they would answer on a fresh store")
                 .arg(file("The policy; the built-in one, if there is none"))
+                .arg(merge_domains())
                 .arg(
                     Arg::new("descriptor")
                         .long("descriptor")
@@ -68,7 +70,8 @@ fn policy() -> Command {
         .subcommand(
             Command::new("convert")
                 .about("Prints policies of envoyproxy/ratelimit or limitador as one of ours that decides the same")
-                .arg(file("The policies, or folders of them").num_args(1..).required(true)),
+                .arg(file("The policies, or folders of them").num_args(1..).required(true))
+                .arg(merge_domains()),
         )
         .subcommand(Command::new("schema").about("Prints the JSON schema of policies, for editors"))
         .subcommand(Command::new("default").about("Prints the built-in policy, to start from"))
@@ -76,6 +79,13 @@ fn policy() -> Command {
 
 fn file(help: &'static str) -> Arg {
     Arg::new("file").value_name("FILE").value_parser(value_parser!(PathBuf)).help(help)
+}
+
+fn merge_domains() -> Arg {
+    Arg::new("merge-domains")
+        .long("merge-domains")
+        .action(ArgAction::SetTrue)
+        .help("Lets several files for Envoy in a folder be of one domain")
 }
 
 /// The first is the usual one.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use tollgate_policy::{Policy, Problems};
-use tollgate_server::{Origin, read_policy};
+use tollgate_server::{Origin, PolicyPath, read_policy};
 
 use crate::failure::Failure;
 use crate::output;
@@ -30,7 +30,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Reads a policy, or the built-in one.
-pub(crate) fn read(path: Option<&Path>) -> Result<(Policy, Origin), Problems> {
+pub(crate) fn read(path: Option<PolicyPath>) -> Result<(Policy, Origin), Problems> {
     let built_in = || {
         let origin = Origin { name: BUILT_IN_NAME.to_owned(), hash: env!("CARGO_PKG_VERSION").to_owned() };
         Ok((Policy::parse(BUILT_IN_NAME, BUILT_IN)?, origin))
@@ -38,10 +38,20 @@ pub(crate) fn read(path: Option<&Path>) -> Result<(Policy, Origin), Problems> {
     path.map_or_else(built_in, read_policy)
 }
 
+/// The files that are named; none stands for the built-in policy.
 fn files(matches: &ArgMatches) -> impl Iterator<Item = Option<&Path>> {
     let given = matches.get_many::<PathBuf>("file").into_iter().flatten();
     let is_none = !matches.contains_id("file");
     given.map(|path| Some(path.as_path())).chain(is_none.then_some(None))
+}
+
+/// A file, and how it is to be read.
+fn as_asked(path: &Path, matches: &ArgMatches) -> PolicyPath {
+    PolicyPath::from(path).merging_domains(merges(matches))
+}
+
+fn merges(matches: &ArgMatches) -> bool {
+    matches.get_flag("merge-domains")
 }
 
 fn is_json(matches: &ArgMatches) -> bool {

@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tollgate_flow::OrFault;
 use tollgate_policy::Policy;
-use tollgate_server::{Engine, Origin, Reloader, Running, Server, Snapshots};
+use tollgate_server::{Engine, Origin, PolicyPath, Reloader, Running, Server, Snapshots};
 
 use crate::failure::Failure;
 use crate::settings::{Resolved, Settings, Store};
@@ -28,7 +28,7 @@ pub(crate) fn run(resolved: &Resolved) -> Result<(), Failure> {
     let settings = &resolved.settings;
     log::start(&settings.log);
     resolved.hints.iter().for_each(|hint| tracing::warn!("{hint}"));
-    let policy = policy::read(settings.policy.as_deref()).map_err(Failure::failed)?;
+    let policy = policy::read(policy_path(settings)).map_err(Failure::failed)?;
     match &settings.store {
         Store::Memory => {
             let (store, snapshots) = memory::open(settings)?;
@@ -83,6 +83,11 @@ fn server<S: tollgate::store::Store>(engine: &Engine<S>, guard: &Guard, settings
     }
 }
 
+/// Where the policy is; none is the built-in one.
+fn policy_path(settings: &Settings) -> Option<PolicyPath> {
+    settings.policy.as_ref().map(|path| PolicyPath::from(path).merging_domains(settings.merge_domains))
+}
+
 /// What follows the files that are read: the policy, certificates, keys.
 fn reloaders<S: tollgate::store::Store>(
     engine: &Engine<S>,
@@ -90,7 +95,7 @@ fn reloaders<S: tollgate::store::Store>(
     settings: &Settings,
 ) -> io::Result<Vec<Reloader>> {
     let mut all = guard.reloaders(settings)?;
-    if let Some(path) = &settings.policy {
+    if let Some(path) = policy_path(settings) {
         all.push(Reloader::start(engine.clone(), path)?);
     }
     Ok(all)

@@ -129,6 +129,24 @@ fn what_was_written_for_others_is_converted_to_what_decides_the_same() {
     let (_keep, bad) = policy("[limit.a]\nrate = \"1/parsec\"\n");
     let (code, out, err) = run(&["policy", "convert", bad.to_str().unwrap()]);
     assert!(code == 1 && out.is_empty() && err.contains(":2:8: "), "{err}");
+    let folder = tempfile::tempdir().unwrap();
+    for key in ["x", "y"] {
+        let text = format!(
+            "domain: a\ndescriptors:\n- {{key: {key}, rate_limit: {{unit: day, requests_per_unit: 1}}}}\n"
+        );
+        std::fs::write(folder.path().join(format!("{key}.yaml")), text).unwrap();
+    }
+    let path = folder.path().to_str().unwrap();
+    let (code, _, err) = run(&["policy", "convert", path]);
+    assert!(code == 1 && err.contains("the domain \"a\" is already in"), "{code} {err}");
+    let merged = run(&["policy", "convert", path, "--merge-domains"]);
+    assert!(merged.0 == 0 && merged.1.contains("[limit.x]") && merged.1.contains("[limit.y]"), "{merged:?}");
+    let (one, two) = (format!("{path}/x.yaml"), format!("{path}/y.yaml"));
+    assert_eq!(run(&["policy", "convert", &one, &two]), merged, "whoever names several wants one of them");
+    let (code, out, _) = run(&["policy", "check", path, "--merge-domains"]);
+    assert_eq!((code, out), (0, format!("{path}: 2 limits in 1 domain, nothing is wrong\n")));
+    let explain = ["policy", "explain", path, "--merge-domains", "--domain", "a", "-d", "y=1"];
+    assert!(run(&explain).1.contains("1/d"), "{:?}", run(&explain));
     assert_eq!(run(&["policy", "convert"]).0, 2);
 }
 

@@ -61,6 +61,22 @@ fn a_folder_of_files_for_envoys_service_is_served_as_it_is_and_watched() {
 }
 
 #[test]
+fn files_of_one_domain_are_merged_by_whoever_says_so_and_modes_hold_for_all_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("1.yaml"), MAIL).unwrap();
+    fs::write(folder.path().join("2.yaml"), MAIL.replace("sender", "receiver")).unwrap();
+    let service = start(folder.path(), &["--merge-domains=true", "--grpc-quota-mode=true"]);
+    let entry = |key: &str| format!(r#"{{"entries": [{{"key": "{key}", "value": "ann"}}]}}"#);
+    let both =
+        format!(r#"{{"domain": "mail", "descriptors": [{}, {}]}}"#, entry("sender"), entry("receiver"));
+    assert_eq!(code(service.grpc, "mail", &[("sender", "ann")]), Code::Ok);
+    assert_eq!(ask(service.http, "POST", "/json", &both).0, 200, "one of them is left");
+    assert_eq!(ask(service.http, "POST", "/json", &both).0, 429, "none is");
+    let shadow = start(folder.path(), &["--merge-domains=true", "--grpc-shadow-mode=true"]);
+    assert_eq!([(); 3].map(|()| code(shadow.grpc, "mail", &[("receiver", "ann")])), [Code::Ok; 3]);
+}
+
+#[test]
 fn the_twin_in_json_decides_by_the_same_counters() {
     let (_keep, path) = policy("");
     let path = path.with_extension("yaml");

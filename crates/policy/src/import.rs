@@ -14,11 +14,16 @@ use names::Names;
 
 /// Reads a file in YAML: what it is a file for, its first word tells.
 pub(crate) fn read(source: &Arc<Source>) -> Result<Draft, Problems> {
-    let mut problems = Problems::default();
-    let root = yaml::parse(source, &mut problems);
-    let mut draft = Draft::default();
+    let (mut draft, mut problems) = parse(source);
+    finish(&mut draft, &mut problems);
+    problems.or(draft)
+}
+
+/// Reads a file as far as it can be understood without the others of its domain; and what is wrong with it.
+pub(crate) fn parse(source: &Arc<Source>) -> (Draft, Problems) {
+    let (mut draft, mut problems) = (Draft::default(), Problems::default());
     let expected = "expected a domain and its descriptors, or a list of limits";
-    if let Some(root) = root {
+    if let Some(root) = yaml::parse(source, &mut problems) {
         let mut reader = Reader { source, problems: &mut problems };
         draft = match root.content {
             Content::Map(_) => envoy::read(&root, reader),
@@ -31,6 +36,19 @@ pub(crate) fn read(source: &Arc<Source>) -> Result<Draft, Problems> {
     } else if problems.is_empty() {
         problems.add(|| Problem::new(&Place::new(source, 0..0), format!("{expected}, found nothing")));
     }
-    check(&draft, &mut problems);
-    problems.or(draft)
+    (draft, problems)
+}
+
+/// Completes what was read of a file, or of all files of a domain.
+pub(crate) fn finish(draft: &mut Draft, problems: &mut Problems) {
+    if domain_of(draft).is_some() {
+        envoy::finish(&mut draft.limits);
+    }
+    check(draft, problems);
+}
+
+/// The domain of a file for Envoy, which has no more than one.
+pub(crate) fn domain_of(draft: &Draft) -> Option<&str> {
+    let first = draft.limits.first().filter(|limit| !limit.entries.is_empty());
+    first.map(|limit| limit.domain.as_str())
 }

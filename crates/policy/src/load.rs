@@ -1,13 +1,16 @@
 //! Policies in files: the one place here that reads any.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::draft::Draft;
-use crate::format::{self, Format};
+use crate::format::Format;
+use crate::import;
+use crate::native;
 use crate::policy::Policy;
 use crate::problem::{Problem, Problems};
 use crate::source::{Place, Source};
@@ -32,27 +35,117 @@ impl Draft {
     /// # Errors
     /// Everything that is wrong with it, or why it cannot be read.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Problems> {
-        let path = path.as_ref();
-        if !path.is_dir() {
-            return format::read(&read(path)?);
-        }
-        let (mut draft, mut problems) = (Self::default(), Problems::default());
-        let mut domains: HashMap<String, PathBuf> = HashMap::new();
-        for file in files(path)? {
-            match read(&file).and_then(|source| format::read(&source).map(|draft| (source, draft))) {
-                Ok((source, read)) => {
-                    check_domain(&source, &read, &file, &mut domains, &mut problems);
-                    draft.append(read);
-                }
-                Err(more) => problems.append(more),
-            }
-        }
-        problems.or(draft)
+        Reading::default().all([path])
+    }
+
+    /// [Reads](Self::load) all of these. Files for Envoy may be of one domain then: each has some of its descriptors, and none has
+    /// one that another has.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them, or why they cannot be read.
+    pub fn load_merged<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Self, Problems> {
+        Reading { merges: true, ..Reading::default() }.all(paths)
     }
 }
 
-/// The policy files of a directory, in the order of their names.
+/// What has been read so far.
+#[derive(Default)]
+struct Reading {
+    /// Whether several files for Envoy may be of one domain.
+    merges: bool,
+    parts: Vec<Part>,
+    /// Which part each domain of Envoy's is, and the file that it began in.
+    domains: HashMap<String, (usize, PathBuf)>,
+    problems: Problems,
+}
+
+/// What belongs together: a file, or all files for Envoy of a domain.
+struct Part {
+    draft: Draft,
+    /// Whether others may have more of it.
+    is_open: bool,
+}
+
+impl Reading {
+    fn all<P: AsRef<Path>>(mut self, paths: impl IntoIterator<Item = P>) -> Result<Draft, Problems> {
+        for path in paths {
+            for file in files(path.as_ref())? {
+                match read(&file) {
+                    Ok(source) => self.file(&source, file),
+                    Err(more) => self.problems.append(more),
+                }
+            }
+        }
+        self.finish()
+    }
+
+    fn file(&mut self, source: &Arc<Source>, path: PathBuf) {
+        if Format::of(source) == Format::Yaml {
+            let (draft, problems) = import::parse(source);
+            self.problems.append(problems);
+            return self.imported(draft, source, path);
+        }
+        match native::read(source) {
+            Ok(draft) => self.parts.push(Part { draft, is_open: false }),
+            Err(more) => self.problems.append(more),
+        }
+    }
+
+    /// Two files for Envoy cannot be of one domain, unless somebody says so: which of them was meant?
+    fn imported(&mut self, draft: Draft, source: &Arc<Source>, path: PathBuf) {
+        let known = import::domain_of(&draft).map(|domain| self.domains.entry(domain.to_owned()));
+        let (domain, (part, first)) = match known {
+            Some(Entry::Occupied(known)) => (known.key().clone(), known.get().clone()),
+            Some(Entry::Vacant(new)) => {
+                new.insert((self.parts.len(), path));
+                return self.parts.push(Part { draft, is_open: true });
+            }
+            None => return self.parts.push(Part { draft, is_open: true }),
+        };
+        if self.merges {
+            return self.merge(part, draft);
+        }
+        let message = format!("the domain {domain:?} is already in {}", first.display());
+        let at = source.text().find("domain").unwrap_or_default();
+        let help = "put all of a domain into one file, or say that its files are to be merged".to_owned();
+        self.problems.add(|| Problem::new(&Place::new(source, at..at + "domain".len()), message).help(help));
+    }
+
+    /// Adds what another file has of a domain. Each descriptor is in one of the files, with everything below it.
+    fn merge(&mut self, part: usize, draft: Draft) {
+        let Self { parts, problems, .. } = self;
+        let all = &mut parts[part].draft;
+        let mut known: HashMap<&str, &Place> = HashMap::new();
+        for limit in &all.limits {
+            known.entry(&limit.entries[0].text).or_insert(&limit.place);
+        }
+        for limit in &draft.limits {
+            let descriptor = limit.entries[0].text.as_str();
+            if let Some(first) = known.remove(descriptor) {
+                let message = format!("the descriptor {descriptor:?} is already there at {first}");
+                problems.add(|| Problem::new(&limit.place, message));
+            }
+        }
+        all.append(draft);
+    }
+
+    fn finish(mut self) -> Result<Draft, Problems> {
+        let mut all = Draft::default();
+        for mut part in self.parts {
+            if part.is_open {
+                import::finish(&mut part.draft, &mut self.problems);
+            }
+            all.append(part.draft);
+        }
+        self.problems.or(all)
+    }
+}
+
+/// The policy files of a directory, in the order of their names; or the one that is none.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Problems> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
     let failed = |error: std::io::Error| {
         Problems::from(Problem::in_file(path.display().to_string(), format!("cannot be read: {error}")))
     };
@@ -69,26 +162,6 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Problems> {
         return Err(Problem::in_file(path.display().to_string(), message).into());
     }
     Ok(files)
-}
-
-/// Two files for Envoy cannot be of one domain: which of them was meant?
-fn check_domain(
-    source: &Arc<Source>,
-    draft: &Draft,
-    file: &Path,
-    domains: &mut HashMap<String, PathBuf>,
-    problems: &mut Problems,
-) {
-    let Some(limit) = draft.limits.iter().find(|limit| !limit.entries.is_empty()) else { return };
-    if Format::of(source) != Format::Yaml {
-        return;
-    }
-    if let Some(first) = domains.insert(limit.domain.clone(), file.to_owned()) {
-        let message = format!("the domain {:?} is already in {}", limit.domain, first.display());
-        let at = source.text().find("domain").unwrap_or_default();
-        let help = "put all of a domain into one file".to_owned();
-        problems.add(|| Problem::new(&Place::new(source, at..at + "domain".len()), message).help(help));
-    }
 }
 
 fn read(path: &Path) -> Result<Arc<Source>, Problems> {

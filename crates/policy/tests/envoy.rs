@@ -236,21 +236,44 @@ mod directories {
     fn two_files_of_one_domain_are_put_together_by_whoever_says_so() {
         let other = A.replace("key: x", "key: y").replace("unit: 1", "unit: 7");
         let path = written("merged", &[("1.yaml", A), ("2.yaml", &other)]);
-        let load = |file: &str| Draft::load(path.join(file)).unwrap();
-        let merged = |one: &str, two: &str| {
-            let mut draft = load(one);
-            draft.append(load(two));
-            convert(draft)
-        };
-        let policy = Policy::parse("merged.toml", merged("1.yaml", "2.yaml").unwrap()).unwrap();
+        let policy = Policy::compile(Draft::load_merged([&path]).unwrap()).unwrap();
         let mut scratch = Scratch::new();
         for (key, rate) in [("x", "1/d"), ("y", "7/d")] {
             let descriptor = Descriptor::in_domain("a").with(key, "z");
             let found = policy.matching(&descriptor, &mut scratch).get(0).unwrap();
             assert_eq!(found.rates().quotas()[0].to_string(), rate);
         }
-        let twice = merged("1.yaml", "1.yaml").unwrap_err().to_string();
-        assert!(twice.contains("1.yaml"), "what both have is refused: {twice}");
+        let by_name = Draft::load_merged(["1.yaml", "2.yaml"].map(|file| path.join(file))).unwrap();
+        assert_eq!(by_name, Draft::load_merged([&path]).unwrap());
+        let twice = Draft::load_merged([path.join("1.yaml"), path.join("1.yaml")]).unwrap_err();
+        let told: Vec<String> = twice.iter().map(|problem| problem.message.clone()).collect();
+        let expected =
+            format!("the descriptor \"x\" is already there at {}:3:8", path.join("1.yaml").display());
+        assert_eq!(told[0], expected);
+    }
+
+    #[test]
+    fn limits_of_merged_files_replace_each_other_and_may_share_a_label() {
+        let limit = |key: &str, rest: &str| {
+            format!(
+                "domain: a\ndescriptors:\n  - key: {key}\n    rate_limit: {{unit: day, requests_per_unit: 1, {rest}}}\n"
+            )
+        };
+        let files = [
+            ("1.yaml", limit("x", "name: same")),
+            ("2.yaml", limit("y", "name: same")),
+            ("3.yaml", limit("z", "name: other, replaces: [{name: same}, {name: nobody}]")),
+        ];
+        let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let path = written("labels", &files);
+        let policy = Policy::compile(Draft::load_merged([&path]).unwrap()).unwrap();
+        let names: Vec<&str> = policy.limits().iter().map(tollgate_policy::Limit::name).collect();
+        assert_eq!(names, ["same", "y", "other"]);
+        let descriptors = ["x", "y", "z"].map(|key| Descriptor::in_domain("a").with(key, "1"));
+        let mut scratch = Scratch::new();
+        let found = policy.matching_all(&descriptors, &mut scratch);
+        let left: Vec<&str> = found.iter().map(|found| found.limit().name()).collect();
+        assert_eq!(left, ["other"], "both of that label are replaced");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use engine::{
 };
 pub use http::{HttpApi, HttpLimits, HttpProtocol};
 pub use metrics::{Compat, Connected, Meter, Metrics};
-pub use reload::{Reloader, read_policy};
+pub use reload::{PolicyPath, Reloader, read_policy};
 pub use rls::{RlsOptions, RlsProtocol};
 pub use server::{Connection, Protocol, Running, Server, Stop, Stream};
 pub use snapshots::Snapshots;

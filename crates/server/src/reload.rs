@@ -19,7 +19,7 @@ use std::time::Duration;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tollgate::store::Store;
 
-pub use policy::read_policy;
+pub use policy::{PolicyPath, read_policy};
 
 use crate::access::{Keyring, Keys};
 use crate::engine::Engine;
@@ -67,7 +67,7 @@ impl Reloader {
     /// # Errors
     /// If there can be no more threads. That the system cannot tell of changes is no error: the log says so, and
     /// [`reload`](Self::reload) still works.
-    pub fn start<S: Store>(engine: Engine<S>, path: impl Into<PathBuf>) -> io::Result<Self> {
+    pub fn start<S: Store>(engine: Engine<S>, path: impl Into<PolicyPath>) -> io::Result<Self> {
         Self::keeping(PolicyFile::new(engine, path.into()))
     }
 

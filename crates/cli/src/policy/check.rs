@@ -6,7 +6,7 @@ use clap::ArgMatches;
 use serde::Serialize;
 use tollgate_policy::Problems;
 
-use super::{BUILT_IN_NAME, files, is_json, read};
+use super::{BUILT_IN_NAME, as_asked, files, is_json, read};
 use crate::failure::Failure;
 use crate::output;
 
@@ -22,7 +22,7 @@ struct Checked {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let checked: Vec<Checked> = files(matches).map(check).collect();
+    let checked: Vec<Checked> = files(matches).map(|path| check(path, matches)).collect();
     if is_json(matches) {
         output::print_json(&checked)?;
     } else {
@@ -32,9 +32,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if checked.iter().all(|policy| policy.limits.is_some()) { Ok(()) } else { Err(Failure::Found) }
 }
 
-fn check(path: Option<&Path>) -> Checked {
+fn check(path: Option<&Path>, matches: &ArgMatches) -> Checked {
     let shown = path.map_or_else(|| BUILT_IN_NAME.to_owned(), |path| path.display().to_string());
-    match read(path) {
+    match read(path.map(|path| as_asked(path, matches))) {
         Ok((policy, _)) => Checked {
             path: shown,
             limits: Some(policy.limits().len()),

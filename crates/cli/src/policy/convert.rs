@@ -1,16 +1,19 @@
 //! Policies of other services, as files of ours.
 
+use std::path::Path;
+
 use clap::ArgMatches;
 use tollgate_policy::Draft;
 
-use super::files;
+use super::{files, merges};
 use crate::failure::Failure;
 use crate::output;
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let mut draft = Draft::default();
-    for path in files(matches).flatten() {
-        draft.append(Draft::load(path).map_err(Failure::failed)?);
-    }
-    output::print(&tollgate_policy::convert(draft).map_err(Failure::failed)?)
+    let files: Vec<&Path> = files(matches).flatten().collect();
+    let draft = match files[..] {
+        [one] if !merges(matches) => Draft::load(one),
+        _ => Draft::load_merged(files), // whoever names several wants one policy of them
+    };
+    output::print(&tollgate_policy::convert(draft.map_err(Failure::failed)?).map_err(Failure::failed)?)
 }

@@ -8,7 +8,7 @@ use tollgate::store::{MemoryStore, Mode};
 use tollgate_policy::{DEFAULT_DOMAIN, Descriptor, DescriptorBuf, Explanation};
 use tollgate_server::{Ask, Engine, Finding, Ruling};
 
-use super::{files, is_json, read};
+use super::{as_asked, files, is_json, read};
 use crate::failure::Failure;
 use crate::output;
 
@@ -32,7 +32,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     })?;
     let descriptor = typed.in_domain(text("domain").unwrap_or(DEFAULT_DOMAIN));
     let cost = matches.get_one("cost").copied().unwrap_or(1);
-    let (policy, origin) = read(files(matches).next().flatten()).map_err(Failure::failed)?;
+    let path = files(matches).next().flatten().map(|path| as_asked(path, matches));
+    let (policy, origin) = read(path).map_err(Failure::failed)?;
     let explanation = policy.explain(&descriptor);
     // The time of a fresh store is of no account.
     let engine = Engine::new(MemoryStore::new(), policy, origin);

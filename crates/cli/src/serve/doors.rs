@@ -34,7 +34,12 @@ pub(super) fn open<S: Store>(
 ) -> Result<Vec<Door>, Failure> {
     let Settings { http, grpc, resp, admin, .. } = settings;
     let metrics = metrics(settings);
-    let envoy = RlsOptions { headers: grpc.headers, dynamic_metadata: grpc.dynamic_metadata };
+    let envoy = RlsOptions {
+        headers: grpc.headers,
+        dynamic_metadata: grpc.dynamic_metadata,
+        shadow_mode: grpc.shadow_mode,
+        quota_mode: grpc.quota_mode,
+    };
     let api = |scopes| HttpApi::new(metrics.clone()).limits(limits(http)).scopes(scopes);
     let redis = Resp::new()
         .metrics(&metrics)

@@ -12,6 +12,7 @@ use super::value::{Choice, Count, OneOf, Size, Value};
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) policy: Option<PathBuf>,
+    pub(crate) merge_domains: bool,
     pub(crate) workers: Count<0, 1024>,
     pub(crate) max_connections: Count<1, 1_000_000>,
     pub(crate) drain: Duration,
@@ -51,6 +52,8 @@ pub(crate) struct Grpc {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) headers: bool,
     pub(crate) dynamic_metadata: bool,
+    pub(crate) shadow_mode: bool,
+    pub(crate) quota_mode: bool,
 }
 
 /// The protocol of Redis.
@@ -129,6 +132,12 @@ fn service() -> Vec<Setting> {
         of("policy", "none", "The policy: a file, or a folder of them; none is the built-in one", |to| {
             &mut to.policy
         }),
+        of(
+            "merge_domains",
+            "false",
+            "Whether several files for Envoy in that folder may be of one domain",
+            |to| &mut to.merge_domains,
+        ),
         of("workers", "0", "Threads that serve connections; 0 is one for each core", |to| &mut to.workers),
         of("max_connections", "10000", "Connections at once, over all protocols; more are refused", |to| {
             &mut to.max_connections
@@ -184,6 +193,15 @@ fn protocols() -> Vec<Setting> {
             "false",
             "Whether it tells other filters of Envoy what was asked, and what limits say of themselves",
             |to| &mut to.grpc.dynamic_metadata,
+        ),
+        of("grpc.shadow_mode", "false", "Whether every call passes, whatever the limits say of it", |to| {
+            &mut to.grpc.shadow_mode
+        }),
+        of(
+            "grpc.quota_mode",
+            "false",
+            "Whether a call is refused only if every limit that applies to it refuses",
+            |to| &mut to.grpc.quota_mode,
         ),
         of(
             "resp.address",

@@ -32,18 +32,20 @@ const DESCRIPTOR: [&str; 10] = [
 ];
 const RATE_LIMIT: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
 
-/// Reads a file.
+/// Reads a file. Its limits have no names yet.
 pub(super) fn read(root: &Node, reader: Reader<'_>) -> Draft {
     let mut envoy = Envoy { reader, domain: DEFAULT_DOMAIN.to_owned(), limits: Vec::new() };
     envoy.file(root);
-    let mut limits = envoy.limits;
+    Draft { limits: envoy.limits }
+}
+
+/// Gives names to all limits of a domain, and drops what they replace that is not there: in these files that is no mistake.
+pub(super) fn finish(limits: &mut [DraftLimit]) {
     let labels: HashSet<String> = limits.iter().filter_map(|limit| limit.label.clone()).collect();
-    for limit in &mut limits {
-        // In these files, to replace what is not there is no mistake.
+    for limit in &mut *limits {
         limit.replaces.retain(|other| labels.contains(&other.name));
     }
-    name(&mut limits, labels);
-    Draft { limits }
+    name(limits, labels);
 }
 
 struct Envoy<'s> {

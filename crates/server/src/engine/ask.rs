@@ -15,6 +15,8 @@ pub struct Ask<'a, S: Store> {
     pub subject: Subject<'a, S>,
     /// How much, unless a limit has a field that says so. Nothing is always allowed, and tells what is left.
     pub cost: u64,
+    /// Whether limits refuse it only if all that are asked together do, as those of a policy do that say so themselves.
+    pub in_quota_mode: bool,
 }
 
 /// Which limits are asked.
@@ -27,20 +29,31 @@ pub enum Subject<'a, S: Store> {
 }
 
 impl<'a, S: Store> Ask<'a, S> {
+    /// One of these.
+    pub fn new(subject: Subject<'a, S>) -> Self {
+        Self { subject, cost: 1, in_quota_mode: false }
+    }
+
     /// One of whatever the policy says.
     pub fn policy<'d: 'a>(descriptor: &'a Descriptor<'d>) -> Self {
-        Self { subject: Subject::Policy(descriptor.domain(), descriptor.fields()), cost: 1 }
+        Self::new(Subject::Policy(descriptor.domain(), descriptor.fields()))
     }
 
     /// One of a limit that was opened for the purpose.
     pub fn limit(opened: &'a Opened<S>, key: &'a [u8]) -> Self {
-        Self { subject: Subject::Limit(opened, key), cost: 1 }
+        Self::new(Subject::Limit(opened, key))
     }
 
     /// The same at another cost.
     #[must_use]
     pub fn costing(self, cost: u64) -> Self {
         Self { cost, ..self }
+    }
+
+    /// The same, refused only if all that are asked together are.
+    #[must_use]
+    pub fn in_quota_mode(self, in_quota_mode: bool) -> Self {
+        Self { in_quota_mode, ..self }
     }
 }
 

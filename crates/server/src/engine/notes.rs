@@ -66,29 +66,34 @@ impl Notes {
                 }
                 Subject::Limit(_, key) => {
                     let (key, cost, mode) = (note_key(&mut self.keys, key), ask.cost, mode(place));
-                    let want = Want { ask: place, number: None, key, cost, mode, is_quota: false };
+                    let is_quota = ask.in_quota_mode && may_be_quota(mode);
+                    let want = Want { ask: place, number: None, key, cost, mode, is_quota };
                     self.wants.note(want, false);
                 }
             }
         }
-        let asked = |descriptor: usize| (places[descriptor], asks[places[descriptor]].cost);
+        let asked = |descriptor: usize| {
+            let place = places[descriptor];
+            (place, asks[place].cost, asks[place].in_quota_mode)
+        };
         self.read_policy(loaded.policy(), &descriptors, mode, asked)
     }
 
-    /// Notes what limits of the policy apply. `asked` says which ask a descriptor is, and what that costs.
+    /// Notes what limits of the policy apply. `asked` says which ask a descriptor is, what that costs, and whether it is in
+    /// quota mode.
     fn read_policy(
         &mut self,
         policy: &Policy,
         descriptors: &[Descriptor<'_>],
         mode: impl Fn(usize) -> Mode,
-        asked: impl Fn(usize) -> (usize, u64),
+        asked: impl Fn(usize) -> (usize, u64, bool),
     ) -> Result<(), AskError> {
         let found = policy.matching_all(descriptors, &mut self.scratch);
         if let Some((limit, why)) = found.failure() {
             return Err(AskError::expression(limit, why));
         }
         for found in found.iter() {
-            let (ask, asked) = asked(found.descriptor());
+            let (ask, asked, in_quota_mode) = asked(found.descriptor());
             let (limit, mode) = (found.limit(), manner(mode(ask), found.limit()));
             let cost = match found.cost() {
                 Cost::Asked => asked,
@@ -96,7 +101,7 @@ impl Notes {
                 Cost::Unreadable => return Err(AskError::cost(ask, limit)),
             };
             let key = note_key(&mut self.keys, found.key());
-            let is_quota = limit.is_quota_mode() && matches!(mode, Mode::Take | Mode::Count | Mode::Peek);
+            let is_quota = (in_quota_mode || limit.is_quota_mode()) && may_be_quota(mode);
             let want = Want { ask, number: Some(found.rates().number()), key, cost, mode, is_quota };
             self.wants.note(want, found.is_shadow());
         }
@@ -142,6 +147,11 @@ impl Wants {
 /// What a limit does where something is to be taken.
 fn manner(mode: Mode, limit: &Limit) -> Mode {
     if mode == Mode::Take && limit.counts_refused() { Mode::Count } else { mode }
+}
+
+/// Whether something is asked for that can be refused.
+fn may_be_quota(mode: Mode) -> bool {
+    matches!(mode, Mode::Take | Mode::Count | Mode::Peek)
 }
 
 fn note_key(keys: &mut Vec<u8>, key: &[u8]) -> Range<usize> {

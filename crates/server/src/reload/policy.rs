@@ -8,6 +8,40 @@ use tollgate_policy::{Draft, Policy, Problem, Problems};
 use super::Kept;
 use crate::engine::{Engine, Origin};
 
+/// Where a policy is, and how its files are read.
+///
+/// # Examples
+/// ```no_run
+/// use tollgate_server::{PolicyPath, read_policy};
+///
+/// let (policy, origin) = read_policy("limits.toml")?;
+/// let (merged, origin) = read_policy(PolicyPath::from("/etc/ratelimit").merging_domains(true))?;
+/// # Ok::<(), tollgate_policy::Problems>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyPath {
+    path: PathBuf,
+    merges: bool,
+}
+
+impl PolicyPath {
+    /// Whether several files for Envoy may be of one domain, as [`Draft::load_merged`] reads them.
+    #[must_use]
+    pub fn merging_domains(self, merges: bool) -> Self {
+        Self { merges, ..self }
+    }
+
+    fn draft(&self) -> Result<Draft, Problems> {
+        if self.merges { Draft::load_merged([&self.path]) } else { Draft::load(&self.path) }
+    }
+}
+
+impl<P: AsRef<Path>> From<P> for PolicyPath {
+    fn from(path: P) -> Self {
+        Self { path: path.as_ref().to_owned(), merges: false }
+    }
+}
+
 /// Reads the policy at a path, and what tells it from others: its name, and a hash of what it says.
 ///
 /// The hash is that of the limits in our own notation, so that neither comments nor the order of words nor the format of the
@@ -15,10 +49,10 @@ use crate::engine::{Engine, Origin};
 ///
 /// # Errors
 /// Everything that is wrong with it, or why it cannot be read.
-pub fn read_policy(path: impl AsRef<Path>) -> Result<(Policy, Origin), Problems> {
-    let path = path.as_ref();
-    let draft = Draft::load(path)?;
-    let origin = Origin { name: path.display().to_string(), hash: hash(&draft.to_string()) };
+pub fn read_policy(path: impl Into<PolicyPath>) -> Result<(Policy, Origin), Problems> {
+    let path = path.into();
+    let draft = path.draft()?;
+    let origin = Origin { name: path.path.display().to_string(), hash: hash(&draft.to_string()) };
     Ok((Policy::compile(draft)?, origin))
 }
 
@@ -31,18 +65,18 @@ fn hash(text: &str) -> String {
 /// The policy of an engine.
 pub(super) struct PolicyFile<S: Store> {
     engine: Engine<S>,
-    path: PathBuf,
+    path: PolicyPath,
 }
 
 impl<S: Store> Kept for PolicyFile<S> {
     const NAME: &'static str = "the policy";
 
     fn paths(&self) -> Vec<PathBuf> {
-        vec![self.path.clone()]
+        vec![self.path.path.clone()]
     }
 
     fn read_again(&mut self, was_asked: bool) {
-        match read_policy(&self.path) {
+        match read_policy(self.path.clone()) {
             Err(problems) => self.refuse(&problems),
             Ok((_, origin)) if self.is_same(&origin) => {
                 if was_asked {
@@ -55,7 +89,7 @@ impl<S: Store> Kept for PolicyFile<S> {
 }
 
 impl<S: Store> PolicyFile<S> {
-    pub(super) fn new(engine: Engine<S>, path: PathBuf) -> Self {
+    pub(super) fn new(engine: Engine<S>, path: PolicyPath) -> Self {
         Self { engine, path }
     }
 
@@ -71,7 +105,7 @@ impl<S: Store> PolicyFile<S> {
     }
 
     fn refuse(&self, problems: &Problems) {
-        let (policy, count) = (self.path.display(), problems.count());
+        let (policy, count) = (self.path.path.display(), problems.count());
         tracing::error!(%policy, problems = count, "the policy is not loaded: the one before goes on deciding");
         problems.iter().for_each(log);
         self.engine.load_failed(problems.to_string());

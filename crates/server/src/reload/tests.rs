@@ -139,7 +139,7 @@ fn what_is_asked_for_is_done_without_a_change_that_the_system_tells() {
     fs::write(&path, TWO).unwrap();
     let engine = engine(&path);
     let (wishes, heard) = channel();
-    let kept = PolicyFile::new(engine.clone(), path.clone());
+    let kept = PolicyFile::new(engine.clone(), path.clone().into());
     let keeper =
         Keeper { kept, wishes: heard, watcher: None, spots: Spots::default(), folders: BTreeSet::new() };
     let thread = thread::spawn(|| keeper.run());

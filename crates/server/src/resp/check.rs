@@ -33,7 +33,7 @@ pub(super) async fn check<S: Store>(
         return replies.error(NEEDS_SETTLE);
     }
     let subject = Subject::Policy(question.domain, &question.fields);
-    let asks = [Ask { subject, cost: question.cost }];
+    let asks = [Ask::new(subject).costing(question.cost)];
     match question.act {
         Act::Decide(mode) => match clerk.decide(mode, &asks).await {
             Ok(ruling) => tell(&ruling, 0, replies),

@@ -34,7 +34,7 @@ pub(super) async fn decide<S: Store>(
     // Boxed, because every call under way would carry around what few of them need.
     Box::pin(async {
         let question = Question::read(clerk, request)?;
-        let (modes, asks) = (question.modes(), question.asks());
+        let (modes, asks) = (question.modes(), question.asks(options));
         let ruling = clerk.decide_each(&modes, &asks).await.map_err(|error| refusal(&error))?;
         question.answer(&ruling, time, options)
     })
@@ -48,7 +48,7 @@ fn decide_at_once<S: Store>(
     request: &RateLimitRequest,
 ) -> Result<Option<RateLimitResponse>, Status> {
     let question = Question::read(clerk, request)?;
-    let (modes, asks) = (question.modes(), question.asks());
+    let (modes, asks) = (question.modes(), question.asks(options));
     let ruling = clerk.decide_each_at_once(&modes, &asks).map_err(|error| refusal(&error))?;
     ruling.map(|ruling| question.answer(&ruling, time, options)).transpose()
 }
@@ -72,11 +72,14 @@ impl<'a, S: Store> Question<'a, S> {
         self.wishes.iter().map(|wish| wish.mode).collect()
     }
 
-    fn asks(&self) -> SmallVec<[Ask<'_, S>; 4]> {
+    fn asks(&self, options: RlsOptions) -> SmallVec<[Ask<'_, S>; 4]> {
         let each = self.wishes.iter().zip(&self.brought);
-        each.map(|(wish, brought)| match brought {
-            Some(brought) => Ask::limit(&brought.opened, &brought.key).costing(wish.cost),
-            None => Ask { subject: Subject::Policy(&self.request.domain, &wish.fields), cost: wish.cost },
+        each.map(|(wish, brought)| {
+            let ask = match brought {
+                Some(brought) => Ask::limit(&brought.opened, &brought.key),
+                None => Ask::new(Subject::Policy(&self.request.domain, &wish.fields)),
+            };
+            ask.costing(wish.cost).in_quota_mode(options.quota_mode)
         })
         .collect()
     }

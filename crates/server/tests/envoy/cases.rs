@@ -184,7 +184,7 @@ fn our_own_fields_come_if_asked_for() {
         limits: LIMITS,
         rate_limits: headers(&["user"]),
         denies_on_failure: true,
-        options: RlsOptions { headers: true, dynamic_metadata: true },
+        options: RlsOptions { headers: true, dynamic_metadata: true, ..RlsOptions::default() },
     });
     let answer = world.get(&[("x-user", "bob")]);
     let field = |name: &str| answer.field(name);

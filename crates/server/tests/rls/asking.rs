@@ -247,7 +247,7 @@ async fn values_need_not_be_text() {
 
 #[tokio::test]
 async fn fields_and_metadata_come_if_asked_for() {
-    let rig = rig_with(WEB, RlsOptions { headers: true, dynamic_metadata: true });
+    let rig = rig_with(WEB, RlsOptions { headers: true, dynamic_metadata: true, ..RlsOptions::default() });
     let mut ask = request("web", &[ip("1"), costing(2, descriptor(&[("path", "/"), ("b", "c=d")]))]);
     ask.hits_addend = 1;
     let response = rig.ask(ask).await.unwrap();
@@ -260,4 +260,42 @@ async fn fields_and_metadata_come_if_asked_for() {
     }
     let plain = crate::rig::rig(WEB).ask(request("web", &[ip("1")])).await.unwrap();
     assert!(plain.response_headers_to_add.is_empty() && plain.dynamic_metadata.is_none());
+}
+
+/// A descriptor with a limit of its own: one an hour.
+fn brought(value: &str) -> RateLimitDescriptor {
+    let limit = RateLimitOverride { requests_per_unit: 1, unit: Unit::Hour.into() };
+    RateLimitDescriptor { limit: Some(limit), ..descriptor(&[("own", value)]) }
+}
+
+#[tokio::test]
+async fn in_shadow_mode_every_call_passes_and_its_statuses_tell_what_limits_say() {
+    let rig = rig_with(WEB, RlsOptions { shadow_mode: true, ..RlsOptions::default() });
+    let codes = async |ask| {
+        let (overall, statuses) = rig.told(ask).await;
+        (overall, statuses.into_iter().map(|status| status.0).collect::<Vec<_>>())
+    };
+    for (descriptor, most) in [(ip("1"), 3), (brought("1"), 1)] {
+        let ask = request("web", &[descriptor]);
+        for _ in 0..most {
+            assert_eq!(codes(ask.clone()).await, (Code::Ok, vec![Code::Ok]));
+        }
+        assert_eq!(codes(ask).await, (Code::Ok, vec![Code::OverLimit]));
+    }
+}
+
+#[tokio::test]
+async fn in_quota_mode_a_call_is_refused_only_if_all_of_its_limits_refuse() {
+    let rig = rig_with(WEB, RlsOptions { quota_mode: true, ..RlsOptions::default() });
+    let all = request("web", &[ip("1"), descriptor(&[("path", "/")]), brought("1")]);
+    // Three an address, five a path, one of its own: each goes on to be taken while one of them is left.
+    let left = [(2, 4, 0), (1, 3, 0), (0, 2, 0), (0, 1, 0), (0, 0, 0)];
+    for (ip, path, own) in left {
+        let (overall, statuses) = rig.told(all.clone()).await;
+        let told: Vec<u32> = statuses.iter().map(|status| status.2).collect();
+        assert_eq!((overall, told), (Code::Ok, vec![ip, path, own]));
+    }
+    assert_eq!(rig.told(all).await.0, Code::OverLimit, "none of them is left");
+    assert_eq!(rig.told(request("web", &[ip("1")])).await.0, Code::OverLimit, "nor of the only one");
+    assert_eq!(rig.told(request("web", &[descriptor(&[("nobody", "knows")])])).await.0, Code::Ok);
 }

@@ -69,7 +69,7 @@ async fn every_limit_says_what_becomes_of_a_call() {
     );
     let clock = ManualClock::starting_at(EVENING);
     let store = Down(MemoryStore::builder().clock(clock.clone()).build());
-    let options = RlsOptions { headers: true, dynamic_metadata: true };
+    let options = RlsOptions { headers: true, dynamic_metadata: true, ..RlsOptions::default() };
     let rig = Rig::start(store, clock, &text, options, Keyring::open());
     let ask = |names: &[&str]| {
         let descriptors: Vec<_> = names.iter().map(|name| descriptor(&[(*name, "x")])).collect();
