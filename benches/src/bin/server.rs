@@ -6,6 +6,8 @@ mod child;
 mod http;
 #[path = "server/lean.rs"]
 mod lean;
+#[path = "server/nothing.rs"]
+mod nothing;
 #[path = "server/resp.rs"]
 mod resp;
 
@@ -15,6 +17,7 @@ use tollgate_benches::{Bench, Options, pin_to_core};
 
 // How this program calls itself to be a server; not for people.
 const SERVE_RESP: &str = "--serve-resp";
+const SERVE_NOTHING: &str = "--serve-nothing";
 const SERVE_HTTP: &str = "--serve-http";
 /// With the port of one that serves HTTP, whose answer it repeats.
 const SERVE_BARE: &str = "--serve-bare=";
@@ -26,6 +29,7 @@ const LOAD_CORE: usize = 1;
 fn main() -> ExitCode {
     if let Some(address) = child::start_server(|flag| match flag {
         SERVE_RESP => Some(resp::start()),
+        SERVE_NOTHING => Some(nothing::start()),
         SERVE_HTTP => Some(http::start()),
         _ => flag.strip_prefix(SERVE_BARE)?.parse().ok().map(http::start_bare),
     }) {

@@ -29,6 +29,6 @@ pub use http::{HttpApi, HttpLimits, HttpProtocol};
 pub use metrics::{Compat, Connected, Meter, Metrics};
 pub use reload::{PolicyPath, Reloader, read_policy};
 pub use rls::{RlsOptions, RlsProtocol};
-pub use server::{Connection, Protocol, Running, Server, Stop, Stream};
+pub use server::{Connection, Protocol, Running, Server, Stop, Stream, Vigil};
 pub use snapshots::Snapshots;
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -153,11 +153,11 @@ impl<S: Store> Protocol<S> for Resp {
     }
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {
-        let Connection { stream, access, clerk, stop, .. } = connection;
+        let Connection { stream, access, clerk, stop, vigil, .. } = connection;
         let session =
             Session::new(self.connections.fetch_add(1, Ordering::Relaxed) + 1, access.within(self.scopes));
         let meter = Arc::clone(&self.meter);
-        Box::pin(Talk::new(stream, clerk, session, meter, self.patience).serve(stop))
+        Box::pin(Talk::new(stream, clerk, session, meter, vigil, self.patience).serve(stop))
     }
 
     fn full(&self) -> &'static [u8] {

@@ -5,6 +5,7 @@
 
 mod accept;
 mod stream;
+mod vigil;
 mod worker;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate::store::Store;
 
 pub use stream::Stream;
+pub use vigil::Vigil;
 
 use crate::access::{Access, Keyring, Keys};
 use crate::engine::{Clerk, Engine};
@@ -53,6 +55,8 @@ pub struct Connection<S: Store> {
     pub clerk: Clerk<S>,
     /// When to end.
     pub stop: Stop,
+    /// Keeps the worker awake.
+    pub vigil: Vigil,
 }
 
 /// Tells connections when to end.

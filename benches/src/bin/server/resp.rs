@@ -1,7 +1,8 @@
 //! The protocol of Redis: ours, and a Redis, the server on one core and the load on the other.
 //!
 //! - `resp-pipeline-1` and `-16`: `redis-benchmark` with 50 connections and 100 000 keys. Ours answers `CL.THROTTLE`; a Redis
-//!   answers PING, INCR, and a GCRA in Lua by EVALSHA. `-cpu` is what the server's process used per request, which depends
+//!   answers PING, INCR, and a GCRA in Lua by EVALSHA; `nothing` is asked what ours is and answers without deciding, so it is the
+//!   most that this load gets out of any server that answers so. `-cpu` is what the server's process used per request, which depends
 //!   least on the load, and `-load` how much of its own core the load used: near 1, it is the load that is measured.
 //! - `resp-lean-16`: the same with a [load that takes less](super::lean), so that it is the server that is measured.
 //! - `resp-batch-longest`: of many batches of 16 over one connection, the most that the server's process used of its core for
@@ -19,9 +20,9 @@ use std::time::{Duration, Instant};
 use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, alternate, percentile};
 use tollgate_server::resp::Resp;
 
-use crate::SERVE_RESP;
 use crate::child::{Server, Started, start as start_by};
 use crate::lean::{Lean, Line};
+use crate::{SERVE_NOTHING, SERVE_RESP};
 
 /// GCRA as one would write it for Redis: KEYS[1] is the key, ARGV are the interval and the tolerance in microseconds. A script,
 /// because reading the time, deciding and writing must not be torn apart.
@@ -48,7 +49,7 @@ pub(crate) fn start() -> Started {
 }
 
 pub(crate) fn run(options: Options, bench: &mut Bench) {
-    let (ours, redis) = (Server::ours(SERVE_RESP), Server::redis());
+    let (ours, nothing, redis) = (Server::ours(SERVE_RESP), Server::ours(SERVE_NOTHING), Server::redis());
     let sha = load_script(&redis);
     let contestant = |name, server, words: &[&str], lines| Contestant {
         name,
@@ -56,8 +57,10 @@ pub(crate) fn run(options: Options, bench: &mut Bench) {
         words: words.iter().map(ToString::to_string).collect(),
         lines,
     };
+    let throttle = ["CL.THROTTLE", ANY_KEY, "15", "30", "60"];
     let contestants = [
-        contestant("tollgate", &ours, &["CL.THROTTLE", ANY_KEY, "15", "30", "60"], 6),
+        contestant("tollgate", &ours, &throttle, 6),
+        contestant("nothing", &nothing, &throttle, 6),
         contestant("redis-ping", &redis, &["PING"], 1),
         contestant("redis-incr", &redis, &["INCR", ANY_KEY], 1),
         contestant("redis-lua-gcra", &redis, &["EVALSHA", &sha, "1", ANY_KEY, "2000000", "32000000"], 3),
@@ -67,7 +70,7 @@ pub(crate) fn run(options: Options, bench: &mut Bench) {
     }
     lean(options, bench, &contestants);
     batches(options, bench, &ours, &redis);
-    drop((ours, redis));
+    drop((ours, nothing, redis));
     memory(options, bench);
 }
 
@@ -75,15 +78,15 @@ fn throughput(options: Options, bench: &mut Bench, pipeline: u32, contestants: &
     let (rounds, requests) = match (options.is_quick(), pipeline) {
         (true, 1) => (1, 100_000),
         (true, _) => (1, 500_000),
-        (false, 1) => (5, 200_000),
-        (false, _) => (5, 1_000_000),
+        (false, 1) => (9, 200_000),
+        (false, _) => (9, 1_000_000),
     };
     let name = format!("resp-pipeline-{pipeline}");
     let rate = Case::new(name.as_str(), "k req/s", Better::Higher);
     let mut rate = if pipeline == 1 {
         rate.goal(Goal::ratio_at_least("tollgate", "redis-incr", 1.0))
     } else {
-        with_goals_in_a_pipeline(rate)
+        with_goals_in_a_pipeline(rate).goal(Goal::ratio_at_least("tollgate", "nothing", 0.95))
     };
     let mut cpu = Case::new(format!("{name}-cpu"), "us/req", Better::Lower);
     let mut of_load = Case::new(format!("{name}-load"), "of a core", Better::Lower);

@@ -21,7 +21,7 @@ use super::request::{Parsed, Parser};
 use super::session::{Next, Session};
 use crate::engine::Clerk;
 use crate::metrics::Meter;
-use crate::server::Stop;
+use crate::server::{Stop, Vigil};
 
 /// How much is read at once.
 const READ: usize = 16 * 1024;
@@ -39,6 +39,7 @@ pub(super) struct Talk<T, S: Store> {
     clerk: Clerk<S>,
     session: Session,
     meter: Arc<Meter>,
+    vigil: Vigil,
     patience: Patience,
     parser: Parser,
     /// For the command behind the one that is answered.
@@ -64,11 +65,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
         clerk: Clerk<S>,
         session: Session,
         meter: Arc<Meter>,
+        vigil: Vigil,
         patience: Patience,
     ) -> Self {
         let (parser, ahead) = (Parser::default(), Parser::default());
         let (received, replies) = (Vec::new(), Replies::default());
-        Self { stream, clerk, session, meter, patience, parser, ahead, received, replies, answered: 0 }
+        Self { stream, clerk, session, meter, vigil, patience, parser, ahead, received, replies, answered: 0 }
     }
 
     /// Answers until the other end is gone, is too slow or says nothing for too long, or `stop` is due. What had come by then is
@@ -89,7 +91,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
             };
             let began = self.meter.now();
             match event {
-                Event::Received => {}
+                Event::Received => self.vigil.begin(began),
                 Event::Stop => break,
                 Event::End => return,
             }
@@ -100,7 +102,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
             if next == Next::Drop || !self.flush().await {
                 return;
             }
-            self.meter.observe(self.session.take_decided(), self.meter.now().since(began));
+            let done = self.meter.now();
+            self.vigil.done(done);
+            self.meter.observe(self.session.take_decided(), done.since(began));
             match next {
                 Next::Close => break,
                 Next::Hang => return self.hang_up().await,

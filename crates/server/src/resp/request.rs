@@ -119,7 +119,10 @@ impl Parser {
             return Err(ProtocolError::TooManyArguments(count.unsigned_abs()));
         }
         for _ in 0..count {
-            let Some(span) = cursor.bulk()? else { return Ok(Parsed::Incomplete) };
+            let short = cursor.short_bulk();
+            let Some(span) = (if short.is_some() { short } else { cursor.bulk()? }) else {
+                return Ok(Parsed::Incomplete);
+            };
             self.spans.push(span);
         }
         Ok(Parsed::Command(cursor.at))
@@ -170,6 +173,26 @@ impl Cursor<'_> {
         }
     }
 
+    /// A bulk string of less than a hundred bytes that is there as a whole, as almost all are. `None` if it is anything else, of
+    /// which [`bulk`](Self::bulk) knows more.
+    #[inline]
+    fn short_bulk(&mut self) -> Option<Span> {
+        let (length, digits) = match self.received.get(self.at..)? {
+            [b'$', one @ b'0'..=b'9', b'\r', b'\n', ..] => (one - b'0', 1),
+            [b'$', ten @ b'1'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
+                ((ten - b'0') * 10 + (one - b'0'), 2)
+            }
+            _ => return None,
+        };
+        let start = self.at + 1 + digits + 2;
+        let end = start + usize::from(length);
+        if end > MAX_COMMAND_BYTES || self.received.get(end..end + 2)? != b"\r\n" {
+            return None;
+        }
+        self.at = end + 2;
+        Some(Span { start, end })
+    }
+
     /// A bulk string. `None` if it is not there yet.
     #[inline]
     fn bulk(&mut self) -> Result<Option<Span>, ProtocolError> {
@@ -209,12 +232,29 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
     if digits.is_empty() || digits[0] == b'0' {
         return None;
     }
-    let mut number: i64 = 0;
+    if digits.len() > LONGEST_SAFE {
+        return long_integer(is_negative, digits);
+    }
+    let mut number = 0;
     for digit in digits {
         let digit = i64::from(digit.wrapping_sub(b'0'));
         if digit > 9 {
             return None;
         }
+        number = number * 10 + digit;
+    }
+    Some(if is_negative { -number } else { number })
+}
+
+/// So many digits fit, whichever they are.
+const LONGEST_SAFE: usize = 18;
+
+/// An integer whose digits may be too many.
+#[cold]
+fn long_integer(is_negative: bool, digits: &[u8]) -> Option<i64> {
+    let mut number: i64 = 0;
+    for digit in digits {
+        let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
         // Negative numbers reach one further.
         number = number.checked_mul(10)?.checked_sub(digit)?;
     }
@@ -368,6 +408,20 @@ mod tests {
         assert_eq!(parse(words.as_bytes()), Ok(Parsed::Command(130)));
         let more = format!("x {words}");
         assert_eq!(parse(more.as_bytes()), Err(ProtocolError::TooManyArguments(65)));
+    }
+
+    #[test]
+    fn arguments_of_any_length_are_found_and_must_end_where_they_say() {
+        for length in [0, 1, 9, 10, 11, 99, 100, 101, 1_000, MAX_ARGUMENT_BYTES] {
+            let (text, mut parser) = ("7".repeat(length), Parser::default());
+            let command = format!("*2\r\n${length}\r\n{text}\r\n$2\r\nok\r\n");
+            assert_eq!(parser.parse(command.as_bytes()), Ok(Parsed::Command(command.len())));
+            let arguments = parser.arguments(command.as_bytes());
+            assert_eq!(arguments.iter().collect::<Vec<_>>(), [text.as_bytes(), b"ok"]);
+            let shorter =
+                command.replacen(&format!("${length}\r\n{text}"), &format!("${length}\r\n{text}7"), 1);
+            assert_eq!(parse(shorter.as_bytes()), Err(ProtocolError::BulkEnd), "{length}");
+        }
     }
 
     #[test]

@@ -13,14 +13,15 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::LocalSet;
+use tokio::task::{LocalSet, spawn_local};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tollgate::store::Store;
+use tollgate::{Clock, DefaultClock};
 use tollgate_flow::Time;
 use tollgate_flow::fault::catch;
 
-use super::{Connection, Protocol, Stop, Stream};
+use super::{Connection, Protocol, Stop, Stream, Vigil};
 use crate::access::{Access, Keys};
 use crate::engine::Engine;
 use crate::tls::{Tls, client_names};
@@ -157,16 +158,17 @@ impl<S: Store> Worker<S> {
     }
 
     async fn serve_all(&self, mut arrivals: UnboundedReceiver<Arrival<S>>) {
-        let connections = TaskTracker::new();
+        let (connections, vigil, clock) = (TaskTracker::new(), Vigil::default(), DefaultClock::default());
+        spawn_local(vigil.clone().keep(move || clock.now()));
         while let Some(arrival) = arrivals.recv().await {
-            connections.spawn_local(self.serve(arrival));
+            connections.spawn_local(self.serve(arrival, vigil.clone()));
         }
         connections.close();
         connections.wait().await;
     }
 
     /// Serves one connection. A mistake of ours ends this connection and no other.
-    fn serve(&self, arrival: Arrival<S>) -> impl Future<Output = ()> + use<S> {
+    fn serve(&self, arrival: Arrival<S>, vigil: Vigil) -> impl Future<Output = ()> + use<S> {
         let Arrival { stream, peer, way, place } = arrival;
         let place = Place { load: Arc::clone(&self.load), _among_all: place };
         let (keys, clerk, stop) = (self.keys.clone(), self.engine.clerk(), self.stop.clone());
@@ -177,7 +179,7 @@ impl<S: Store> Worker<S> {
                 Err(error) => return tracing::debug!(%peer, %error, "a connection could not begin"),
             };
             let access = Access::new(keys, certificate);
-            let connection = Connection { stream, peer, access, clerk, stop };
+            let connection = Connection { stream, peer, access, clerk, stop, vigil };
             if let Err(fault) = catch(way.protocol.serve(connection)).await {
                 fault.with("protocol", way.protocol.name()).report();
             }

@@ -20,7 +20,8 @@ async fn serve<T>(caller: impl AsyncFnOnce(DuplexStream, CancellationToken) -> T
     let engine = Engine::new(MemoryStore::new(), policy, Origin::default());
     let session = Session::new(1, Access::new(Keys::new(Keyring::open()), None));
     let ((ours, theirs), token) = (duplex(WIRE), CancellationToken::new());
-    let talk = Talk::new(ours, engine.clerk(), session, Metrics::new().meter("resp"), PATIENCE);
+    let talk =
+        Talk::new(ours, engine.clerk(), session, Metrics::new().meter("resp"), Vigil::default(), PATIENCE);
     tokio::join!(talk.serve(Stop::by(token.clone())), caller(theirs, token)).1
 }
 

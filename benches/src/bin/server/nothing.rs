@@ -1,0 +1,49 @@
+//! A server that decides nothing: as many ready-made answers as commands came. What a load gets out of it is the most that it gets
+//! out of any server that answers the same.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tollgate::store::MemoryStore;
+use tollgate::{Clock, DefaultClock};
+use tollgate_server::{Connection, Protocol};
+
+use crate::child::{Started, start as start_by};
+
+/// What `CL.THROTTLE` answers.
+const ANSWER: &[u8] = b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n";
+
+pub(crate) fn start() -> Started {
+    start_by("[limit.none]\nrate = \"1/h\"\nmatch.nobody = \"here\"\n", Nothing)
+}
+
+struct Nothing;
+
+impl Protocol<MemoryStore> for Nothing {
+    fn name(&self) -> &'static str {
+        "nothing"
+    }
+
+    fn serve(&self, connection: Connection<MemoryStore>) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(answer(connection))
+    }
+
+    fn full(&self) -> &'static [u8] {
+        b""
+    }
+}
+
+async fn answer(connection: Connection<MemoryStore>) {
+    let Connection { mut stream, vigil, .. } = connection;
+    let (clock, mut received, ready) = (DefaultClock::default(), vec![0; 16 * 1024], ANSWER.repeat(256));
+    while let Ok(length @ 1..) = stream.read(&mut received).await {
+        vigil.begin(clock.now());
+        // Each command begins with a star, and nothing else has one.
+        let commands = received[..length].split(|byte| *byte == b'*').count() - 1;
+        if stream.write_all(&ready[..commands * ANSWER.len()]).await.is_err() {
+            return;
+        }
+        vigil.done(clock.now());
+    }
+}
