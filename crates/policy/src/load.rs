@@ -1,7 +1,7 @@
 //! Policies in files: the one place here that reads any.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -112,20 +112,23 @@ impl Reading {
     }
 
     /// Adds what another file has of a domain. Each descriptor is in one of the files, with everything below it.
-    fn merge(&mut self, part: usize, draft: Draft) {
+    fn merge(&mut self, part: usize, mut draft: Draft) {
         let Self { parts, problems, .. } = self;
         let all = &mut parts[part].draft;
         let mut known: HashMap<&str, &Place> = HashMap::new();
         for limit in &all.limits {
             known.entry(&limit.entries[0].text).or_insert(&limit.place);
         }
-        for limit in &draft.limits {
+        let mut told = HashSet::new();
+        draft.limits.retain(|limit| {
             let descriptor = limit.entries[0].text.as_str();
-            if let Some(first) = known.remove(descriptor) {
+            let Some(first) = known.get(descriptor) else { return true };
+            if told.insert(descriptor.to_owned()) {
                 let message = format!("the descriptor {descriptor:?} is already there at {first}");
                 problems.add(|| Problem::new(&limit.place, message));
             }
-        }
+            false // what is there twice, was only read for its mistakes
+        });
         all.append(draft);
     }
 

@@ -249,7 +249,7 @@ mod directories {
         let told: Vec<String> = twice.iter().map(|problem| problem.message.clone()).collect();
         let expected =
             format!("the descriptor \"x\" is already there at {}:3:8", path.join("1.yaml").display());
-        assert_eq!(told[0], expected);
+        assert_eq!(told, [expected]);
     }
 
     #[test]

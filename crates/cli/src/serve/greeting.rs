@@ -21,10 +21,9 @@ pub(super) fn greeting<S: Store>(engine: &Engine<S>, doors: &[Door], settings: &
     for command in doors.iter().filter_map(|door| command(door, settings)) {
         let _ = writeln!(text, "  {command}");
     }
-    let _ = match &settings.policy {
-        Some(path) => writeln!(text, "  {program} policy check {}", path.display()),
-        None => writeln!(text, "  {program} policy check"),
-    };
+    let policy = settings.policy.as_ref().map_or_else(String::new, |path| format!(" {}", path.display()));
+    let merged = if settings.merge_domains { " --merge-domains" } else { "" };
+    let _ = writeln!(text, "  {program} policy check{policy}{merged}");
     text
 }
 
@@ -118,6 +117,13 @@ mod tests {
         assert!(tries[0].starts_with("  curl -i http://127.0.0.1:8080/v1/check -H 'content-type"), "{text}");
         assert_eq!(tries[1], "  redis-cli -h ::1 -p 6380 TG.CHECK ip 10.0.0.7");
         assert!(tries[2].ends_with(" policy check"), "{text}");
+    }
+
+    #[test]
+    fn the_policy_is_checked_as_it_is_read() {
+        let text = |merge| text(&[("policy", "conf"), ("merge_domains", merge)], &[]);
+        assert!(text("false").ends_with(" policy check conf\n"), "{}", text("false"));
+        assert!(text("true").ends_with(" policy check conf --merge-domains\n"), "{}", text("true"));
     }
 
     #[test]
