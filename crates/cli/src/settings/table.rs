@@ -48,6 +48,7 @@ pub(crate) struct Http {
 
 /// Envoy's rate limit service.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct Grpc {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) headers: bool,
