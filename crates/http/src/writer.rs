@@ -158,8 +158,9 @@ fn today(standings: &[Standing<'_>], headers: &mut HeaderMap) {
     // By far the most frequent case, and the same for every answer.
     let is_alone = all.next().is_none() && first.key().is_none();
     let policies = if is_alone { first.limit().policy_field().clone() } else { policies_of(standings) };
-    headers.append(RATELIMIT, left_of(standings));
+    // In this order, because the processor goes on to the other while it looks for the place of this one.
     headers.append(RATELIMIT_POLICY, policies);
+    headers.append(RATELIMIT, left_of(standings));
 }
 
 /// `"burst";r=50;t=30, "daily";r=700;t=50000`

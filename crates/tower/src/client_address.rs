@@ -21,18 +21,27 @@ impl Clients {
     /// The caller's own address.
     #[inline]
     pub(crate) fn address(&self, head: &Head<'_>) -> Option<IpAddr> {
-        let peer = self.peer.as_ref().map_or_else(|| known_peer(head), |peer| peer(head))?;
-        Some(self.address.resolve(peer, head.headers))
+        Some(self.address.resolve(self.peer(head)?, head.headers))
     }
 
     /// The network that stands for the caller.
     #[inline]
     pub(crate) fn network(&self, head: &Head<'_>) -> Option<IpNet> {
-        self.address(head).map(|address| self.address.group(address))
+        Some(self.address.key(self.peer(head)?, head.headers))
+    }
+
+    /// The other end of the connection.
+    #[inline]
+    fn peer(&self, head: &Head<'_>) -> Option<IpAddr> {
+        match &self.peer {
+            None => known_peer(head),
+            Some(peer) => peer(head),
+        }
     }
 }
 
 /// What the server said of the connection's other end.
+#[inline]
 fn known_peer(head: &Head<'_>) -> Option<IpAddr> {
     #[cfg(feature = "axum")]
     if let Some(info) = head.extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
