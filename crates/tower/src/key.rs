@@ -146,8 +146,8 @@ impl Key {
     /// The same as the value of a field of a policy, which knows addresses as text; none if there is none.
     pub(crate) fn field<'a>(&self, head: &Head<'a>, clients: &Clients) -> Option<KeyValue<'a>> {
         if let [Part::Client] = self.parts[..] {
-            let address = clients.network(head)?.addr();
-            return Some(KeyValue::Made(address.to_string().as_bytes().into()));
+            let text = |address: IpAddr| address.to_string().as_bytes().into();
+            return clients.of_network(head, |network| KeyValue::Made(text(network.addr())));
         }
         self.value(head, clients)
     }
@@ -192,7 +192,7 @@ pub(crate) enum KeyValue<'a> {
 impl KeyValue<'_> {
     #[inline]
     fn of_client(head: &Head<'_>, clients: &Clients) -> Option<Self> {
-        Some(match clients.network(head)?.addr() {
+        clients.of_network(head, |network| match network.addr() {
             IpAddr::V4(address) => Self::V4(address.octets()),
             IpAddr::V6(address) => Self::V6(address.octets()),
         })
