@@ -197,6 +197,7 @@ fn begin_item(text: &mut Text) {
 }
 
 /// `;pk=:a2V5:`, if whose share it is shall be told.
+#[inline]
 fn push_key(text: &mut Text, standing: &Standing<'_>) {
     if let Some(key) = standing.key() {
         text.push(b";pk=");
