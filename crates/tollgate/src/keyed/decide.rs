@@ -34,12 +34,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     pub(crate) fn check_by_plan_at(&self, key: &K, n: u64, now: Tick) -> Decision {
         let (print, ask) = (self.store.seed.print(key), Ask::now(n));
         let mut shard = self.store.shard(print);
-        match shard.ask_by_plan(&self.store.common, print, || self.tick(now), step(ask, true)) {
+        let answer = shard.ask_by_plan(&self.store.common, print, || self.tick(now), step(ask, true));
+        drop(shard);
+        match answer {
             Some(decision) => decision,
-            None => {
-                drop(shard);
-                self.take(key, self.tick(now), ask, true).0
-            }
+            None => self.take(key, self.tick(now), ask, true).0,
         }
     }
 
