@@ -5,7 +5,8 @@
 //!   `without-fields` does not; `refused` is a refusal, with its body.
 //! - `instructions-…`: the same, counted by callgrind.
 //! - `hello-…`: axum's hello over loopback, from 32 connections that each ask again when they have their answer; the server has one
-//!   core, whoever asks the other. `-requests` is how many a second, `-cpu` the server's own time for each.
+//!   core, whoever asks the other. `-requests` is how many a second, `-cpu` the server's own time for each. Layers are put on the
+//!   router's routes (`Router::layer`), which boxes every call once more; those called `-around` are put around the whole router.
 //!
 //! All of them limit by the other end's address, one state for each, by the clock that is their default.
 

@@ -6,7 +6,10 @@ use crate::tick::nanos_of;
 use crate::{Ask, Tick};
 
 /// The three possible answers.
+// A whole word, so that a decision has no gaps. With gaps it is copied in pieces, and whoever then reads a word of it waits for
+// several writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u64)]
 pub enum Verdict {
     /// Go ahead now.
     Allow,

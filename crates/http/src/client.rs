@@ -108,9 +108,15 @@ impl ClientAddress {
         let peer = peer.to_canonical();
         match self.field {
             None => peer,
-            Some(AddressField::Forwarded) => self.walk(peer, forwarded::callers(headers)),
-            Some(AddressField::XForwardedFor) => self.walk(peer, x_forwarded_for(headers)),
-            Some(AddressField::XRealIp) => self.walk(peer, x_real_ip(headers)),
+            Some(field) => self.resolve_by(field, peer, headers),
+        }
+    }
+
+    fn resolve_by(&self, field: AddressField, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        match field {
+            AddressField::Forwarded => self.walk(peer, forwarded::callers(headers)),
+            AddressField::XForwardedFor => self.walk(peer, x_forwarded_for(headers)),
+            AddressField::XRealIp => self.walk(peer, x_real_ip(headers)),
         }
     }
 
@@ -139,7 +145,19 @@ impl ClientAddress {
     }
 
     /// The [group](Self::group) of the address that a call came from.
+    #[inline]
     pub fn key(&self, peer: IpAddr, headers: &HeaderMap) -> IpNet {
+        match peer {
+            // By far the most frequent case, and there is nothing to find out.
+            IpAddr::V4(address) if self.field.is_none() && self.ipv4_prefix == 32 => {
+                IpNet::V4(address.into())
+            }
+            peer => self.group_of(peer, headers),
+        }
+    }
+
+    #[inline(never)]
+    fn group_of(&self, peer: IpAddr, headers: &HeaderMap) -> IpNet {
         self.group(self.resolve(peer, headers))
     }
 

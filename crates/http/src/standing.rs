@@ -66,6 +66,7 @@ impl<'a> Standing<'a> {
     /// After a refusal it is the time after which the same call is admitted. Otherwise it is the time until the limit is as
     /// fresh as new; but if nothing is left, only until there is something again, where that can be told (for a token
     /// bucket). None if no time can be told: for a limit on how many at once, or if nothing will ever come back.
+    #[inline]
     pub fn effective_window(&self) -> Option<Duration> {
         if !self.limit.is_about_time() || self.decision.limit() == 0 {
             return None;

@@ -94,6 +94,10 @@ fn addresses_of_one_caller_are_one_group() {
     for (address, group, coarse_group) in cases {
         assert_eq!(by_default.group(ip(address)).to_string(), group, "{address}");
         assert_eq!(coarse.group(ip(address)).to_string(), coarse_group, "{address}");
+        // The same for a connection's other end.
+        let no_fields = HeaderMap::new();
+        assert_eq!(by_default.key(ip(address), &no_fields).to_string(), group, "{address}");
+        assert_eq!(coarse.key(ip(address), &no_fields).to_string(), coarse_group, "{address}");
     }
     let everybody = ClientAddress::peer().ipv6_prefix(0).unwrap();
     assert_eq!(everybody.group(ip("2001:db8::1")).to_string(), "::/0");

@@ -21,25 +21,31 @@ impl Clients {
     /// The caller's own address.
     #[inline]
     pub(crate) fn address(&self, head: &Head<'_>) -> Option<IpAddr> {
-        let peer = self.peer.as_ref().map_or_else(|| known_peer(head), |peer| peer(head))?;
-        Some(self.address.resolve(peer, head.headers))
+        self.of_peer(head, |peer| self.address.resolve(peer, head.headers))
     }
 
-    /// The network that stands for the caller.
+    /// What `make` makes of the network that stands for the caller.
     #[inline]
-    pub(crate) fn network(&self, head: &Head<'_>) -> Option<IpNet> {
-        self.address(head).map(|address| self.address.group(address))
+    pub(crate) fn of_network<T>(&self, head: &Head<'_>, make: impl Fn(IpNet) -> T) -> Option<T> {
+        self.of_peer(head, |peer| make(self.address.key(peer, head.headers)))
     }
-}
 
-/// What the server said of the connection's other end.
-fn known_peer(head: &Head<'_>) -> Option<IpAddr> {
-    #[cfg(feature = "axum")]
-    if let Some(info) = head.extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
-        return Some(info.0.ip());
+    /// What `make` makes of the connection's other end. It is told wherever that is found, so that no address is put together only
+    /// to be taken apart again.
+    #[inline]
+    fn of_peer<T>(&self, head: &Head<'_>, make: impl Fn(IpAddr) -> T) -> Option<T> {
+        if let Some(peer) = &self.peer {
+            return peer(head).map(make);
+        }
+        #[cfg(feature = "axum")]
+        if let Some(info) = head.extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
+            return Some(make(info.0.ip()));
+        }
+        if let Some(socket) = head.extensions.get::<SocketAddr>() {
+            return Some(make(socket.ip()));
+        }
+        head.extensions.get::<IpAddr>().map(|address| make(*address))
     }
-    let socket = head.extensions.get::<SocketAddr>().map(SocketAddr::ip);
-    socket.or_else(|| head.extensions.get::<IpAddr>().copied())
 }
 
 impl fmt::Debug for Clients {

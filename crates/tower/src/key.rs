@@ -134,6 +134,7 @@ impl Key {
     #[inline]
     pub(crate) fn value<'a>(&self, head: &Head<'a>, clients: &Clients) -> Option<KeyValue<'a>> {
         match &self.parts[..] {
+            [Part::Client] => KeyValue::of_client(head, clients),
             [part] => part.value(head, clients),
             parts => joined(parts, head, clients).map(KeyValue::Made),
         }
@@ -145,8 +146,8 @@ impl Key {
     /// The same as the value of a field of a policy, which knows addresses as text; none if there is none.
     pub(crate) fn field<'a>(&self, head: &Head<'a>, clients: &Clients) -> Option<KeyValue<'a>> {
         if let [Part::Client] = self.parts[..] {
-            let address = clients.network(head)?.addr();
-            return Some(KeyValue::Made(address.to_string().as_bytes().into()));
+            let text = |address: IpAddr| address.to_string().as_bytes().into();
+            return clients.of_network(head, |network| KeyValue::Made(text(network.addr())));
         }
         self.value(head, clients)
     }
@@ -167,10 +168,7 @@ impl Part {
     /// What is there but empty is as good as nothing.
     fn value<'a>(&self, head: &Head<'a>, clients: &Clients) -> Option<KeyValue<'a>> {
         let value = match self {
-            Self::Client => match clients.network(head)?.addr() {
-                IpAddr::V4(address) => KeyValue::V4(address.octets()),
-                IpAddr::V6(address) => KeyValue::V6(address.octets()),
-            },
+            Self::Client => KeyValue::of_client(head, clients)?,
             Self::Header(name) => KeyValue::Lent(head.headers.get(name)?.as_bytes()),
             Self::Secret(name) => hash(head.headers.get(name)?.as_bytes())?,
             Self::BearerToken => hash(bearer_token(head)?)?,
@@ -189,6 +187,16 @@ pub(crate) enum KeyValue<'a> {
     V6([u8; 16]),
     Hash([u8; 32]),
     Made(KeyBytes),
+}
+
+impl KeyValue<'_> {
+    #[inline]
+    fn of_client(head: &Head<'_>, clients: &Clients) -> Option<Self> {
+        clients.of_network(head, |network| match network.addr() {
+            IpAddr::V4(address) => Self::V4(address.octets()),
+            IpAddr::V6(address) => Self::V6(address.octets()),
+        })
+    }
 }
 
 impl Deref for KeyValue<'_> {

@@ -19,7 +19,7 @@
 )]
 //!
 //! # Features
-//! - `axum`: knows callers by axum's `ConnectInfo`, and routes by its `MatchedPath`.
+//! - `axum`: knows callers by axum's `ConnectInfo`, and routes by its `MatchedPath`; limits around a whole router.
 //! - `metrics`: what is decided, by the `metrics` facade.
 //! - `client`: the client layer of `tollgate-flow`.
 //! - `policy`: limits from policy files, which can be replaced while the service runs.
@@ -49,6 +49,8 @@ pub use limit::Limit;
 pub use rate_limit::{
     Denial, LimitError, RateLimit, RateLimitBuilder, RateLimitFuture, RateLimitLayer, Reason, Unavailable,
 };
+#[cfg(feature = "axum")]
+pub use rate_limit::{LimitedRouter, LimitedRouterFuture};
 pub use tollgate::{ConcurrencyLimit, Kind, Quota};
 pub use tollgate_flow::{AdaptiveLimit, Aimd, Gradient2, Time, Vegas};
 pub use tollgate_http::{AddressField, ClientAddress, Form, IpNet, Unit};

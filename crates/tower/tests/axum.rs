@@ -1,20 +1,33 @@
 //! Real sockets, with axum.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
 use axum::routing::get;
+use axum::{Router, ServiceExt};
+use http_body_util::BodyExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tollgate::ManualClock;
 use tollgate::store::MemoryStore;
-use tollgate_tower::{Key, Kind, Limit, NoKey, Quota, RateLimitLayer};
+use tollgate_tower::{Cost, Key, Kind, Limit, NoKey, Quota, RateLimitLayer};
+use tower_service::Service;
 
-async fn serve(app: Router) -> String {
+async fn serve<A>(app: A) -> String
+where
+    A: Service<Request, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    let service = ServiceExt::<Request>::into_make_service_with_connect_info::<SocketAddr>(app);
     tokio::spawn(async move { axum::serve(listener, service).await });
     format!("http://{address}")
 }
@@ -99,6 +112,55 @@ async fn a_matched_route_is_one_key_whatever_is_in_it() {
     assert_eq!(status("/users/1").await, 200);
     assert_eq!(status("/users/2").await, 429);
     assert_eq!(status("/").await, 200);
+}
+
+#[tokio::test]
+async fn around_a_whole_router_every_call_is_limited() {
+    let layer = RateLimitLayer::new(daily(3).per(Key::client(), NoKey::Refuse)).unwrap();
+    let url = serve(layer.around(Router::new().route("/", get(async || "hello")))).await;
+    let get = async |path: &str| reqwest::get(format!("{url}{path}")).await.unwrap();
+    let left = |response: &reqwest::Response| -> String {
+        let field = response.headers()["ratelimit"].to_str().unwrap();
+        field.split(";t=").next().unwrap().to_owned()
+    };
+
+    let hello = get("/").await;
+    assert_eq!((hello.status().as_u16(), left(&hello)), (200, r#""daily";r=2"#.to_owned()));
+    assert_eq!(hello.headers()["content-length"], "5");
+    assert_eq!(hello.text().await.unwrap(), "hello");
+    let nowhere = get("/nowhere").await;
+    assert_eq!((nowhere.status().as_u16(), left(&nowhere)), (404, r#""daily";r=1"#.to_owned()));
+    assert_eq!(get("/").await.status(), 200);
+
+    let refused = get("/").await;
+    assert_eq!((refused.status().as_u16(), left(&refused)), (429, r#""daily";r=0"#.to_owned()));
+    assert_eq!(refused.headers()["content-type"], "application/problem+json");
+    let length: usize = refused.headers()["content-length"].to_str().unwrap().parse().unwrap();
+    let body = refused.text().await.unwrap();
+    assert!(body.contains(r#""violated-policies":["daily"]"#), "{body}");
+    assert_eq!(body.len(), length);
+}
+
+#[tokio::test]
+async fn around_a_whole_router_bodies_are_counted_and_clones_share_one_state() {
+    let bytes = daily(100).cost(Cost::fixed(1).settled_by_body()).per(Key::client(), NoKey::Refuse);
+    let app = RateLimitLayer::new(bytes).unwrap().around(Router::new().route("/", get(async || "hello")));
+    // What is left is told before the body is sent.
+    for left in [r#""daily";r=99;"#, r#""daily";r=94;"#, r#""daily";r=89;"#] {
+        let mut request = Request::new(Body::empty());
+        request.extensions_mut().insert(IpAddr::from(Ipv4Addr::LOCALHOST));
+        let response = app.clone().call(request).await.unwrap();
+        let field = response.headers()["ratelimit"].to_str().unwrap();
+        assert!(field.starts_with(left), "{field}");
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+    }
+}
+
+#[tokio::test]
+async fn around_a_whole_router_no_route_is_known_yet() {
+    let layer = RateLimitLayer::new(daily(1).per(Key::matched_route(), NoKey::Refuse)).unwrap();
+    let url = serve(layer.around(Router::new().route("/", get(async || "hello")))).await;
+    assert_eq!(reqwest::get(&url).await.unwrap().status(), 400);
 }
 
 #[tokio::test]

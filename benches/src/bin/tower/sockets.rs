@@ -1,12 +1,15 @@
 //! Calls over loopback.
 
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
 use axum::routing::get;
+use axum::{Router, ServiceExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
@@ -14,6 +17,8 @@ use tollgate_benches::{
     Bench, Better, Case, Contender, Goal, Options, interleave, on_core, pin_to_core, thread_cpu,
 };
 use tollgate_tower::Form;
+use tower_layer::Layer;
+use tower_service::Service;
 
 use crate::layers::{Allowance, nothing, tollgate, tower_governor, tower_governor_with_headers};
 
@@ -32,15 +37,22 @@ pub(crate) fn run(options: Options, bench: &mut Bench) {
         if options.is_quick() { (5, Duration::from_millis(200)) } else { (41, Duration::from_millis(200)) };
     let server = Server::start();
     let hello = || Router::new().route("/", get(async || BODY));
+    let ready = |router: Router| -> Router { router.with_state(()) }; // as axum does before it serves a router
+    let (plenty, draft11, off) = (Allowance::Plenty, Form::Draft11, Form::Off);
     let served = [
-        ("bare", server.serve(hello())),
-        ("nothing", server.serve(hello().layer(nothing()))),
-        ("tollgate", server.serve(hello().layer(tollgate(Allowance::Plenty, Form::Draft11)))),
-        ("tollgate-no-fields", server.serve(hello().layer(tollgate(Allowance::Plenty, Form::Off)))),
-        ("tower_governor", server.serve(hello().layer(tower_governor(Allowance::Plenty)))),
+        ("bare", server.serve(ready(hello()))),
+        ("nothing", server.serve(ready(hello().layer(nothing())))),
+        ("nothing-around", server.serve(nothing().layer(ready(hello())))),
+        ("tollgate", server.serve(ready(hello().layer(tollgate(plenty, draft11))))),
+        ("tollgate-around", server.serve(tollgate(plenty, draft11).around(hello()))),
+        ("tollgate-no-fields", server.serve(ready(hello().layer(tollgate(plenty, off))))),
+        ("tollgate-no-fields-around", server.serve(tollgate(plenty, off).around(hello()))),
+        ("tower_governor", server.serve(ready(hello().layer(tower_governor(plenty))))),
+        ("tower_governor-around", server.serve(tower_governor(plenty).layer(ready(hello())))),
+        ("tower_governor-headers", server.serve(ready(hello().layer(tower_governor_with_headers(plenty))))),
         (
-            "tower_governor-headers",
-            server.serve(hello().layer(tower_governor_with_headers(Allowance::Plenty))),
+            "tower_governor-headers-around",
+            server.serve(tower_governor_with_headers(plenty).layer(ready(hello()))),
         ),
     ];
     let contenders: Vec<Contender<'_, Round>> = served
@@ -54,7 +66,8 @@ pub(crate) fn run(options: Options, bench: &mut Bench) {
         _ = run(); // warms up
     }
     let mut requests = Case::new("hello-requests", "thousand/s", Better::Higher)
-        .goal(Goal::ratio_at_least("tollgate", "bare", 0.97));
+        .goal(Goal::ratio_at_least("tollgate", "bare", 0.97))
+        .goal(Goal::ratio_at_least("tollgate-around", "bare", 0.97));
     let mut cpu = Case::new("hello-cpu", "µs", Better::Lower);
     interleave(rounds, &contenders, |name, round| {
         requests.sample(name, round.per_second / 1e3);
@@ -82,11 +95,18 @@ impl Server {
         Self { runtime: told.recv().expect("a server that starts") }
     }
 
-    fn serve(&self, app: Router) -> SocketAddr {
+    fn serve<A>(&self, app: A) -> SocketAddr
+    where
+        A: Service<Request, Response = Response, Error = Infallible, Future: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
         let bound = self.runtime.spawn(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
         let listener = wait_for(bound).expect("a task that does not panic").expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let service = app.into_make_service_with_connect_info::<SocketAddr>();
+        let service = ServiceExt::<Request>::into_make_service_with_connect_info::<SocketAddr>(app);
         self.runtime.spawn(async move { axum::serve(listener, service).await });
         address
     }

@@ -23,14 +23,22 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         ask: Ask,
         is_patient: bool,
     ) -> Decision {
-        let decide = |algorithm: &A, state: &mut A::State, now| {
-            let ask = if is_patient { ask.with_patience(algorithm.patience()) } else { ask };
-            let decision = algorithm.step(state, now, ask);
-            (decision.is_admitted(), decision)
-        };
-        match self.ask(print, &now, decide) {
+        match self.ask(print, &now, step(ask, is_patient)) {
             Some(decision) => decision,
             None => self.take(key, self.tick(now()), ask, is_patient).0,
+        }
+    }
+
+    /// [`check_n_at`](Self::check_n_at) where all keys have quotas of their own: the way to them is then the usual one.
+    #[inline]
+    pub(crate) fn check_by_plan_at(&self, key: &K, n: u64, now: Tick) -> Decision {
+        let (print, ask) = (self.store.seed.print(key), Ask::now(n));
+        let mut shard = self.store.shard(print);
+        let answer = shard.ask_by_plan(&self.store.common, print, || self.tick(now), step(ask, true));
+        drop(shard);
+        match answer {
+            Some(decision) => decision,
+            None => self.take(key, self.tick(now), ask, true).0,
         }
     }
 
@@ -103,5 +111,15 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             }
             query.plan = Some(self.store.plan(key)); // the caller's function is not called under a lock
         }
+    }
+}
+
+/// Decides as the algorithm does, and says whether that admits.
+#[inline]
+fn step<A: Held>(ask: Ask, is_patient: bool) -> impl FnOnce(&A, &mut A::State, Tick) -> (bool, Decision) {
+    move |algorithm, state, now| {
+        let ask = if is_patient { ask.with_patience(algorithm.patience()) } else { ask };
+        let decision = algorithm.step(state, now, ask);
+        (decision.is_admitted(), decision)
     }
 }

@@ -169,6 +169,7 @@ impl<S: Clone + Default> Segment<S> {
     }
 
     /// A key's state and plan.
+    #[inline]
     pub(crate) fn get_mut(&mut self, print: u64) -> Option<(&mut S, u32)> {
         let place = self.find(print)?;
         let plan = self.plan(place);

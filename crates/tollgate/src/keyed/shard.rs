@@ -245,7 +245,7 @@ impl<A: Algorithm> Shard<A> {
         decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
     ) -> Option<T> {
         if self.way != Way::Quick {
-            return self.ask_by_plan(common, print, now, decide);
+            return self.ask_apart(common, print, now, decide);
         }
         let number = self.segment_of(print);
         let home = self.segments[number].home_of(print);
@@ -259,9 +259,21 @@ impl<A: Algorithm> Shard<A> {
         Some(answer)
     }
 
-    /// [`ask`](Self::ask) where keys have plans, or where it is closed. Apart, so that the way of the others is short.
+    /// [`ask_by_plan`](Self::ask_by_plan), apart, so that the way of the others is short.
     #[inline(never)]
-    fn ask_by_plan<T>(
+    fn ask_apart<T>(
+        &mut self,
+        common: &Common<A>,
+        print: u64,
+        now: impl FnOnce() -> Tick,
+        decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
+    ) -> Option<T> {
+        self.ask_by_plan(common, print, now, decide)
+    }
+
+    /// [`ask`](Self::ask) where keys have plans, or where it is closed.
+    #[inline]
+    pub(crate) fn ask_by_plan<T>(
         &mut self,
         common: &Common<A>,
         print: u64,

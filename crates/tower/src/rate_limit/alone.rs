@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate::Decision;
 use tollgate::store::{Answer, Store};
 
-use super::judge::{Judged, Pass, Ruling};
+use super::judge::{Judged, Pass};
 use super::rules::{Asked, Plan, Rules};
 use crate::head::Head;
 use crate::observe::{Outcome, Watch};
@@ -19,25 +19,32 @@ impl<S: Store> Plan<S> {
 }
 
 impl<S: Store> Rules<S> {
-    /// [Decides](Self::judge) about a call that one limit is all there is to ask about; none if it is not such a call.
+    /// Decides about a call. What passes at once, of one limit that is all there is to ask about, comes back by itself, and is not
+    /// moved any more.
     #[inline(always)]
-    #[allow(
-        clippy::inline_always,
-        reason = "what is decided goes into the call's future without being moved on the way"
-    )]
-    pub(super) fn judge_alone(self: &Arc<Self>, head: &Head<'_>) -> Option<Judged<S>> {
-        let limit = self.plan.limits.first().filter(|limit| self.is_alone && limit.applies_to(head))?;
+    #[allow(clippy::inline_always, reason = "what passes goes into the call's future from here")]
+    pub(super) fn judge_call(self: &Arc<Self>, head: &Head<'_>) -> Result<Pass<S>, Judged<S>> {
+        let Some(limit) = self.plan.limits.first().filter(|limit| self.is_alone && limit.applies_to(head))
+        else {
+            return Err(self.judge_read(head));
+        };
         let watch = Watch::default();
         let key = limit.key.value(head, &self.plan.options.clients);
-        let key = key.as_deref()?;
+        let Some(key) = key.as_deref() else { return Err(self.judge_read(head)) };
         let cost = limit.cost.first(head);
         match self.desk.take_one_now(0, key, cost) {
             Some(decision) if decision.is_allowed() => {
                 self.plan.observer.decided(&watch);
-                Some(Judged::Now(Ruling::Pass(self.pass(0, &decision))))
+                Ok(self.pass(0, &decision))
             }
-            decision => Some(self.judge_at_length(Asked::one(watch, cost, key), decision)),
+            decision => Err(self.judge_at_length(Asked::one(watch, cost, key), decision)),
         }
+    }
+
+    /// Decides about any call.
+    #[inline(never)]
+    fn judge_read(self: &Arc<Self>, head: &Head<'_>) -> Judged<S> {
+        self.judge(self.read(head))
     }
 
     #[inline(never)]

@@ -97,11 +97,12 @@ where
                 }
                 StateProjection::Calling { call, open } => {
                     let mut response = ready!(call.poll(context))?;
-                    let Some((rules, pass)) = open.take() else { return answered(response, None) };
+                    let Some((rules, pass)) = open else { return answered(response, None) };
                     match rules.close(pass, &mut response) {
                         Closing::Done => return answered(response, None),
                         Closing::Count(counter) => return answered(response, Some(counter)),
                         Closing::Settle(settling) => {
+                            let rules = Arc::clone(rules);
                             State::Settling { rules, settling, response: Some(response) }
                         }
                     }

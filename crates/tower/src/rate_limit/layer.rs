@@ -30,6 +30,10 @@ use crate::limit::Limit;
 ///
 /// With axum, serve it with `into_make_service_with_connect_info::<SocketAddr>()`, and use the feature `axum`, to know callers by
 /// their addresses.
+#[cfg_attr(
+    feature = "axum",
+    doc = "Where all routes have the same limits, [`around`](Self::around) is the cheaper way."
+)]
 pub struct RateLimitLayer<S: Store = MemoryStore> {
     pub(super) current: Current<S>,
 }

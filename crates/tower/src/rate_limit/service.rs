@@ -39,7 +39,10 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let rules = self.current.rules();
         let head = Head::of(&request);
-        let judged = rules.judge_alone(&head).unwrap_or_else(|| rules.judge(rules.read(&head)));
+        let judged = match rules.judge_call(&head) {
+            Ok(pass) => return RateLimitFuture::calling(&rules, self.inner.call(request), pass),
+            Err(judged) => judged,
+        };
         match judged {
             Judged::Now(Ruling::Pass(pass)) => {
                 RateLimitFuture::calling(&rules, self.inner.call(request), pass)

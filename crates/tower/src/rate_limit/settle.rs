@@ -1,6 +1,7 @@
 //! What a call cost in the end.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -37,13 +38,16 @@ struct Bill {
 
 impl<S: Store> Rules<S> {
     /// What remains to be done about what a call took: mostly nothing. Writes the fields if nothing can change them any more.
-    pub(super) fn close<R>(self: &Arc<Self>, pass: Pass<S>, response: &mut Response<R>) -> Closing<S> {
-        match pass {
-            Pass::Free => {}
-            Pass::One { limit, decision } => self.write_one(limit as usize, decision, response.headers_mut()),
-            Pass::Several(taken) => return self.close_several(taken, response),
+    #[inline]
+    pub(super) fn close<R>(self: &Arc<Self>, pass: &mut Pass<S>, response: &mut Response<R>) -> Closing<S> {
+        if let Pass::One { limit, decision } = pass {
+            self.write_one(*limit as usize, *decision, response.headers_mut());
+            return Closing::Done;
         }
-        Closing::Done
+        match mem::replace(pass, Pass::Free) {
+            Pass::Several(taken) => self.close_several(taken, response),
+            Pass::One { .. } | Pass::Free => Closing::Done,
+        }
     }
 
     fn close_several<R>(self: &Arc<Self>, taken: Box<Taken<S>>, response: &mut Response<R>) -> Closing<S> {

@@ -140,7 +140,8 @@ impl<'a, C: Clock> Asked<'a, C> {
     }
 
     /// Does to this owner what is asked, whatever becomes of others.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "most only take, and the decision is copied once less")]
     pub(super) fn act(&self, mode: Mode, now: Tick, is_alone: bool) -> Decision {
         match mode {
             Mode::Take => self.opened.table.check_at(&self.owner, self.cost, now),

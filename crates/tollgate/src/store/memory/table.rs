@@ -182,7 +182,11 @@ impl<C: Clock> Table<C> {
 
     #[inline]
     pub(super) fn check_at(&self, owner: &Owner, cost: u64, now: Tick) -> Decision {
-        each_or_times!(self, limiter => limiter.check_n_at(owner, cost, now))
+        match self {
+            Self::Levels(limiter) => limiter.check_by_plan_at(owner, cost, now),
+            Self::Others(limiter) => limiter.check_by_plan_at(owner, cost, now),
+            Self::Times(times) => times.check_n_at(owner, cost, now),
+        }
     }
 
     pub(super) fn peek_at(&self, owner: &Owner, cost: u64, patience: Duration, now: Tick) -> Decision {
