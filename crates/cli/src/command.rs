@@ -70,7 +70,7 @@ fn policy() -> Command {
         .subcommand(
             Command::new("convert")
                 .about("Prints policies of envoyproxy/ratelimit or limitador as one of ours that decides the same")
-                .arg(file("The policies, or folders of them").num_args(1..).required(true))
+                .arg(file("The policies, or folders of them; several are put together").num_args(1..).required(true))
                 .arg(merge_domains()),
         )
         .subcommand(Command::new("schema").about("Prints the JSON schema of policies, for editors"))

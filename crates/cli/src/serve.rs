@@ -1,6 +1,7 @@
 //! Serving decisions until it is told to stop.
 
 mod doors;
+mod example;
 mod greeting;
 mod guard;
 mod memory;

@@ -165,10 +165,12 @@ fn hints(given: &Given) -> Vec<String> {
 
 /// Shows what `serve` would go by, or what there is to set.
 pub(crate) fn show(matches: &ArgMatches) -> Result<(), Failure> {
-    match matches.get_one::<String>("format").map(String::as_str) {
-        Some("markdown") => output::print(&docs::markdown()),
-        _ => output::print(&docs::effective(&resolve(&command::given(matches))?)),
+    if matches.get_one::<String>("format").is_some_and(|format| format == "markdown") {
+        return output::print(&docs::markdown());
     }
+    let resolved = resolve(&command::given(matches))?;
+    resolved.hints.iter().for_each(|hint| eprintln!("{hint}"));
+    output::print(&docs::effective(&resolved))
 }
 
 #[cfg(test)]

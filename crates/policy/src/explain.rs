@@ -147,7 +147,13 @@ impl Policy {
     fn hints(&self, descriptor: &Descriptor<'_>) -> Vec<String> {
         let and = |help: Option<String>| help.map(|help| format!("; {help}")).unwrap_or_default();
         let Some(mut fields) = self.fields(descriptor.domain()) else {
-            let help = and(did_you_mean(descriptor.domain(), self.domains()));
+            let known = || {
+                format!(
+                    "there is {}",
+                    self.domains().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+                )
+            };
+            let help = and(did_you_mean(descriptor.domain(), self.domains()).or_else(|| Some(known())));
             return vec![format!("the domain {:?} has no limits{help}", descriptor.domain())];
         };
         if self.has_entries(descriptor.domain()) || self.has_expressions(descriptor.domain()) {

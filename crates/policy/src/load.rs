@@ -107,7 +107,7 @@ impl Reading {
         }
         let message = format!("the domain {domain:?} is already in {}", first.display());
         let at = source.text().find("domain").unwrap_or_default();
-        let help = "put all of a domain into one file, or say that its files are to be merged".to_owned();
+        let help = "put all of a domain into one file, or merge its files by --merge-domains (serve: --merge-domains true)".to_owned();
         self.problems.add(|| Problem::new(&Place::new(source, at..at + "domain".len()), message).help(help));
     }
 

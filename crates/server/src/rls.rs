@@ -13,7 +13,7 @@
 //! - A cost of zero looks and takes nothing; it is over the limit if one more would be. Envoy looks so before responses whose cost
 //!   is counted when they are done, and what is counted then never goes beyond the limit: so what is used up must stop whoever looks.
 //! - A negative cost gives back, and is never over the limit.
-//! - In shadow mode every call passes, and its statuses tell what limits say; in quota mode it is refused only if all of them refuse.
+//! - In shadow mode every call is counted and passes; in quota mode it is refused only if all of its limits refuse.
 //! - A descriptor that brings its own limit is counted by that one, in a fixed window; in a domain without limits it is not.
 //! - If the store cannot tell and a limit says to refuse then, the call fails with `UNAVAILABLE`: what becomes of it is for
 //!   Envoy's `failure_mode_deny` to say.
@@ -61,7 +61,7 @@ pub struct RlsOptions {
     /// Tells other filters of Envoy what was asked, and what limits say of themselves; and that it is `degraded`, if something was
     /// decided without the store.
     pub dynamic_metadata: bool,
-    /// Says OK to every call, whatever the limits say. Each descriptor's status tells what they do.
+    /// Counts every call and refuses none, as if each limit were in shadow mode.
     pub shadow_mode: bool,
     /// Refuses a call only if every limit that applies to one of its descriptors does, as if each of them were in quota mode.
     pub quota_mode: bool,

@@ -76,6 +76,12 @@ async fn what_counts_counts_whatever_becomes_of_the_others() {
     assert_eq!(ask(&mut clerk, &[], &["counts", "two", "one", "counts-too"], 1).await, (false, vec![2]));
     assert_eq!(left(&mut clerk, "two").await, 2);
     assert_eq!((left(&mut clerk, "counts").await, left(&mut clerk, "counts-too").await), (1, 1));
+    let tallies = engine.tallies();
+    let calls = |name: &str| {
+        let tally = &tallies.iter().find(|tallied| &*tallied.name == name).unwrap().tally;
+        (tally.calls(Outcome::Allowed), tally.calls(Outcome::Denied))
+    };
+    assert_eq!(["one", "two", "counts", "counts-too"].map(calls), [(1, 1), (0, 0), (1, 0), (1, 0)]);
     // One that counts refuses: what it refuses uses up what is left, the other one counts, nothing else is taken.
     assert_eq!(ask(&mut clerk, &[], &["two", "counts"], 2).await, (false, vec![1]));
     assert_eq!((left(&mut clerk, "two").await, left(&mut clerk, "counts").await), (2, 0));

@@ -7,18 +7,20 @@ use tollgate::store::Store;
 use tollgate_server::Engine;
 
 use super::doors::Door;
+use super::example::Example;
 use crate::settings::Settings;
 
 pub(super) fn greeting<S: Store>(engine: &Engine<S>, doors: &[Door], settings: &Settings) -> String {
-    let (origin, limits) = (engine.status().origin, engine.loaded().policy().limits().len());
-    let mut text =
-        format!("tollgate {} serves {limits} limits of {}\n", env!("CARGO_PKG_VERSION"), origin.name);
+    let (origin, loaded) = (engine.status().origin, engine.loaded());
+    let (limits, example) = (loaded.policy().limits().len(), Example::of(loaded.policy()));
+    let limits = if limits == 1 { "1 limit".to_owned() } else { format!("{limits} limits") };
+    let mut text = format!("tollgate {} serves {limits} of {}\n", env!("CARGO_PKG_VERSION"), origin.name);
     for Door { name, address } in doors {
         let _ = writeln!(text, "  {name:<5} {}://{address}", scheme(name, settings));
     }
     let program = std::env::args().next().unwrap_or_else(|| "tollgate".to_owned());
     text.push_str("\nTo try:\n");
-    for command in doors.iter().filter_map(|door| command(door, settings)) {
+    for command in doors.iter().filter_map(|door| command(door, &example, settings)) {
         let _ = writeln!(text, "  {command}");
     }
     let policy = settings.policy.as_ref().map_or_else(String::new, |path| format!(" {}", path.display()));
@@ -39,7 +41,7 @@ fn scheme(name: &str, settings: &Settings) -> &'static str {
 }
 
 /// What to type to be answered there. What only the caller knows is in capitals.
-fn command(door: &Door, settings: &Settings) -> Option<String> {
+fn command(door: &Door, example: &Example, settings: &Settings) -> Option<String> {
     let address = reachable(door.address);
     let (tls, has_keys) = (&settings.tls, settings.keys.file.is_some());
     let authority = if tls.certificate.is_some() { " --cacert CA.pem" } else { "" };
@@ -48,9 +50,9 @@ fn command(door: &Door, settings: &Settings) -> Option<String> {
         "http" => {
             let token = if has_keys { " -H 'authorization: Bearer TOKEN'" } else { "" };
             Some(format!(
-                "curl -i{authority}{certificate} {}://{address}/v1/check{token} -H 'content-type: application/json' \
-                 -d '{{\"descriptor\": {{\"ip\": \"10.0.0.7\"}}}}'",
-                scheme(door.name, settings)
+                "curl -i{authority}{certificate} {}://{address}/v1/check{token} -H 'content-type: application/json' -d {}",
+                scheme(door.name, settings),
+                example.json()
             ))
         }
         "resp" => {
@@ -58,7 +60,8 @@ fn command(door: &Door, settings: &Settings) -> Option<String> {
             let token = if has_keys { " -a TOKEN" } else { "" };
             let (host, port) = (address.ip(), address.port());
             Some(format!(
-                "redis-cli -h {host} -p {port}{encrypted}{authority}{certificate}{token} TG.CHECK ip 10.0.0.7"
+                "redis-cli -h {host} -p {port}{encrypted}{authority}{certificate}{token} TG.CHECK {}",
+                example.words()
             ))
         }
         _ => None,

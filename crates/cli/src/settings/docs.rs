@@ -16,7 +16,8 @@ pub(super) fn markdown() -> String {
          A flag goes before a variable, a variable before the file. `tollgate settings` shows what comes of it, and where from.\n\
          In the file, `http.address` is `address` in the table `[http]`. Paths are relative to where the command runs.\n\n\
          Whatever is wrong with them is told at once, and nothing starts: the command ends with 2. It ends with 1 if something\n\
-         else fails, and with 0 if it was told to stop and did.\n"
+         else fails, and with 0 if it was told to stop and did. Of a variable that begins as they do and is none, it is only\n\
+         told that it is none: it may be somebody else's.\n"
     );
     let mut group = "";
     for setting in all() {

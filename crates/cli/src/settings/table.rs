@@ -167,9 +167,12 @@ fn protocols() -> Vec<Setting> {
         of("http.headers", "64", "The most header fields of a request", |to| &mut to.http.headers),
         of("http.checks", "1000", "The most checks in one body", |to| &mut to.http.checks),
         of("http.fields", "32", "The most fields of one descriptor", |to| &mut to.http.fields),
-        of("http.key_bytes", "1KiB", "The longest key, domain, and name and value of a field", |to| {
-            &mut to.http.key_bytes
-        }),
+        of(
+            "http.key_bytes",
+            "1KiB",
+            "The longest key, domain, and name and value of a field, in characters",
+            |to| &mut to.http.key_bytes,
+        ),
         of("http.head_timeout", "10s", "How long the head of a request may take to come", |to| {
             &mut to.http.head_timeout
         }),
@@ -186,22 +189,28 @@ fn protocols() -> Vec<Setting> {
             "Where Envoy's rate limit service is spoken, over gRPC; port 0 lets the system choose",
             |to| &mut to.grpc.address,
         ),
-        of("grpc.headers", "false", "Whether it has Envoy add RateLimit fields to responses", |to| {
-            &mut to.grpc.headers
-        }),
+        of(
+            "grpc.headers",
+            "false",
+            "Whether it has Envoy add RateLimit fields to responses; as all of these, at /json too",
+            |to| &mut to.grpc.headers,
+        ),
         of(
             "grpc.dynamic_metadata",
             "false",
             "Whether it tells other filters of Envoy what was asked, and what limits say of themselves",
             |to| &mut to.grpc.dynamic_metadata,
         ),
-        of("grpc.shadow_mode", "false", "Whether every call passes, whatever the limits say of it", |to| {
-            &mut to.grpc.shadow_mode
-        }),
+        of(
+            "grpc.shadow_mode",
+            "false",
+            "Whether every call over gRPC and at /json is counted and passes, as if all limits were in shadow",
+            |to| &mut to.grpc.shadow_mode,
+        ),
         of(
             "grpc.quota_mode",
             "false",
-            "Whether a call is refused only if every limit that applies to it refuses",
+            "Whether a call over gRPC and at /json is refused only if every limit that applies to it refuses",
             |to| &mut to.grpc.quota_mode,
         ),
         of(
@@ -270,7 +279,7 @@ fn store() -> Vec<Setting> {
         of(
             "memory.names",
             "100",
-            "Names of the busiest keys that are remembered, to be listed; 0 is none",
+            "How many of the busiest keys are sure to be listed by name, of up to 16 times as many that are remembered; 0 is none",
             |to| &mut to.memory.names,
         ),
         of(

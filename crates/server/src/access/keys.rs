@@ -67,6 +67,11 @@ impl Access {
         self.scopes_by(&self.keys.keyring.load())
     }
 
+    /// Whether the caller has shown a certificate that gives it anything.
+    pub fn is_certified(&self) -> bool {
+        self.certified(&self.keys.keyring.load()) != Scopes::NONE
+    }
+
     /// What the caller may do with this token; none if nobody knows it.
     pub fn with_token(&self, token: &[u8]) -> Option<Scopes> {
         let keyring = self.keys.keyring.load();
@@ -74,9 +79,13 @@ impl Access {
     }
 
     fn scopes_by(&self, keyring: &Keyring) -> Scopes {
+        self.certified(keyring).and(keyring.anonymous()).within(self.served)
+    }
+
+    /// What its certificate gives the caller.
+    fn certified(&self, keyring: &Keyring) -> Scopes {
         let proven = self.certificate.as_deref().map(|names| names.iter().map(String::as_str));
-        let granted = proven.map_or(Scopes::NONE, |names| keyring.with_certificate(names));
-        granted.and(keyring.anonymous()).within(self.served)
+        proven.map_or(Scopes::NONE, |names| keyring.with_certificate(names))
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Ask<'a, S: Store> {
     pub cost: u64,
     /// Whether limits refuse it only if all that are asked together do, as those of a policy do that say so themselves.
     pub in_quota_mode: bool,
+    /// Whether limits only tell what they would say, as those of a policy do that are in shadow.
+    pub in_shadow_mode: bool,
 }
 
 /// Which limits are asked.
@@ -31,7 +33,7 @@ pub enum Subject<'a, S: Store> {
 impl<'a, S: Store> Ask<'a, S> {
     /// One of these.
     pub fn new(subject: Subject<'a, S>) -> Self {
-        Self { subject, cost: 1, in_quota_mode: false }
+        Self { subject, cost: 1, in_quota_mode: false, in_shadow_mode: false }
     }
 
     /// One of whatever the policy says.
@@ -54,6 +56,12 @@ impl<'a, S: Store> Ask<'a, S> {
     #[must_use]
     pub fn in_quota_mode(self, in_quota_mode: bool) -> Self {
         Self { in_quota_mode, ..self }
+    }
+
+    /// The same, never refused, only told.
+    #[must_use]
+    pub fn in_shadow_mode(self, in_shadow_mode: bool) -> Self {
+        Self { in_shadow_mode, ..self }
     }
 }
 

@@ -42,6 +42,15 @@ pub(super) struct Want {
     pub(super) is_quota: bool,
 }
 
+/// How a descriptor was asked about.
+struct Asked {
+    /// The place among the asks.
+    ask: usize,
+    cost: u64,
+    in_quota_mode: bool,
+    in_shadow_mode: bool,
+}
+
 impl Notes {
     /// Notes what the asks want.
     pub(super) fn read<S: Store>(
@@ -68,32 +77,32 @@ impl Notes {
                     let (key, cost, mode) = (note_key(&mut self.keys, key), ask.cost, mode(place));
                     let is_quota = ask.in_quota_mode && may_be_quota(mode);
                     let want = Want { ask: place, number: None, key, cost, mode, is_quota };
-                    self.wants.note(want, false);
+                    self.wants.note(want, ask.in_shadow_mode);
                 }
             }
         }
         let asked = |descriptor: usize| {
-            let place = places[descriptor];
-            (place, asks[place].cost, asks[place].in_quota_mode)
+            let ask = places[descriptor];
+            let Ask { cost, in_quota_mode, in_shadow_mode, .. } = asks[ask];
+            Asked { ask, cost, in_quota_mode, in_shadow_mode }
         };
         self.read_policy(loaded.policy(), &descriptors, mode, asked)
     }
 
-    /// Notes what limits of the policy apply. `asked` says which ask a descriptor is, what that costs, and whether it is in
-    /// quota mode.
+    /// Notes what limits of the policy apply. `asked` says how a descriptor was asked about.
     fn read_policy(
         &mut self,
         policy: &Policy,
         descriptors: &[Descriptor<'_>],
         mode: impl Fn(usize) -> Mode,
-        asked: impl Fn(usize) -> (usize, u64, bool),
+        asked: impl Fn(usize) -> Asked,
     ) -> Result<(), AskError> {
         let found = policy.matching_all(descriptors, &mut self.scratch);
         if let Some((limit, why)) = found.failure() {
             return Err(AskError::expression(limit, why));
         }
         for found in found.iter() {
-            let (ask, asked, in_quota_mode) = asked(found.descriptor());
+            let Asked { ask, cost: asked, in_quota_mode, in_shadow_mode } = asked(found.descriptor());
             let (limit, mode) = (found.limit(), manner(mode(ask), found.limit()));
             let cost = match found.cost() {
                 Cost::Asked => asked,
@@ -103,7 +112,7 @@ impl Notes {
             let key = note_key(&mut self.keys, found.key());
             let is_quota = (in_quota_mode || limit.is_quota_mode()) && may_be_quota(mode);
             let want = Want { ask, number: Some(found.rates().number()), key, cost, mode, is_quota };
-            self.wants.note(want, found.is_shadow());
+            self.wants.note(want, in_shadow_mode || found.is_shadow());
         }
         Ok(())
     }

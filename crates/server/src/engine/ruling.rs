@@ -129,8 +129,8 @@ impl Finding<'_> {
     /// What became of the call here, if it all ended so.
     fn outcome(&self, is_allowed: bool) -> Option<Outcome> {
         let refuses = self.is_refusal();
-        if !is_allowed && !refuses {
-            return None; // it would have let pass what others refused
+        if !is_allowed && !refuses && self.mode != Mode::Count {
+            return None; // it would have let pass what others refused, and took nothing
         }
         Some(match self.basis {
             Basis::Store if is_allowed && refuses => Outcome::ShadowDenied,

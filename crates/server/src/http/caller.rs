@@ -22,15 +22,12 @@ pub(super) fn scopes_of(
     if scopes.has(needed) {
         return Ok(scopes);
     }
-    match token {
-        Some(_) => Err(Refusal::needs(needed)),
-        None => Err(Refusal::who(
-            "Bearer",
-            format!(
-                "this needs the scope {needed}: send a token that has it, as authorization: Bearer TOKEN"
-            ),
-        )),
+    if token.is_some() || access.is_certified() {
+        return Err(Refusal::needs(needed));
     }
+    let detail =
+        format!("this needs the scope {needed}: send a token that has it, as authorization: Bearer TOKEN");
+    Err(Refusal::who("Bearer", detail))
 }
 
 /// The token that was sent, if any. What is no token is as if nothing was sent.

@@ -27,13 +27,13 @@ use super::api::{Asked, HttpApi};
 use super::caller::scopes_of;
 use super::express;
 use super::limits::HttpLimits;
-use super::receive::{Unreceived, receive};
+use super::receive::{Unreceived, discard, receive};
 use super::refusal::Refusal;
 use super::route::Route;
 use super::text::push_answer;
 use super::watch::{Alarm, Phase, Watch};
 use super::watched::Watched;
-use crate::access::Access;
+use crate::access::{Access, Scopes};
 use crate::engine::{Clerk, Engine};
 use crate::server::{Connection, Stop};
 
@@ -212,15 +212,35 @@ impl<S: Store> Desk<S> {
     }
 
     async fn answer(&self, head: &Parts, body: Incoming) -> Result<Response<Bytes>, Refusal> {
-        let route = self.api.admit(head)?;
-        let authorization = head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        let scopes = scopes_of(authorization, route, &self.access)?;
+        let (route, scopes) = match self.admit(head) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                self.discard(head, body).await;
+                return Err(refusal);
+            }
+        };
         let body = if route.is_post() { self.receive(head, body).await? } else { Bytes::new() };
         let mut clerk = self.clerk();
         let asked = Asked { head, body: &body, scopes, is_draining: self.stop.is_due() };
         let answer = self.api.reply(route, &mut clerk, asked).await;
         self.return_clerk(clerk);
         answer
+    }
+
+    /// Which request it is, and what its caller may do.
+    fn admit(&self, head: &Parts) -> Result<(Route, Scopes), Refusal> {
+        let route = self.api.admit(head)?;
+        let authorization = head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        Ok((route, scopes_of(authorization, route, &self.access)?))
+    }
+
+    /// Reads what is refused anyway, where the answer could get lost otherwise.
+    async fn discard(&self, head: &Parts, body: Incoming) {
+        if head.version == Version::HTTP_2 {
+            let limits = self.api.limited_to();
+            let discarding = discard(body, limits.body_bytes);
+            let _ = Time::tokio().timeout(limits.body_timeout, discarding).await; // whoever is later than that is told all the same
+        }
     }
 
     pub(super) fn clerk(&self) -> Clerk<S> {

@@ -30,6 +30,18 @@ pub(crate) async fn receive(mut body: Incoming, most: usize) -> Result<Bytes, Un
     if all.len() > most { Err(Unreceived::TooLarge) } else { Ok(all.into_bytes()) }
 }
 
+/// Reads a body that nobody looks at, up to `most` bytes. Over HTTP/2 a caller who is answered before all of it was read is told to
+/// stop sending, upon which some forget the answer.
+pub(crate) async fn discard(mut body: Incoming, most: usize) {
+    let mut left = most;
+    while !body.is_end_stream()
+        && let Ok(Some(data)) = next(&mut body).await
+        && let Some(less) = left.checked_sub(data.len())
+    {
+        left = less;
+    }
+}
+
 /// What came so far: most bodies come in one piece, which is not copied.
 enum Parts {
     One(Bytes),

@@ -28,6 +28,7 @@ use super::unary::{self, Said};
 use super::{RlsOptions, RlsProtocol};
 use crate::access::{Access, Scope, Scopes};
 use crate::engine::{Clerk, Engine};
+use crate::http::receive::discard;
 use crate::metrics::Meter;
 use crate::server::{Connection, Stop};
 
@@ -85,7 +86,7 @@ enum Asked {
     /// Whether a call is over any limit; by whom, and in which message.
     Decision(Scopes, Incoming),
     /// The same by somebody who may not ask.
-    Forbidden(Box<Status>),
+    Forbidden(Box<(Status, Incoming)>),
     Other(Box<Request<Incoming>>),
 }
 
@@ -116,12 +117,12 @@ impl<S: Store> Desk<S> {
         let asked = match self.scopes(request.headers()) {
             _ if request.uri().path() != SHOULD_RATE_LIMIT => Asked::Other(Box::new(request)),
             Ok(scopes) => Asked::Decision(scopes, request.into_body()),
-            Err(status) => Asked::Forbidden(Box::new(status)),
+            Err(status) => Asked::Forbidden(Box::new((status, request.into_body()))),
         };
         async move {
             let decided = match asked {
                 Asked::Decision(scopes, body) => self.should_rate_limit(scopes, body).await,
-                Asked::Forbidden(status) => Err(*status),
+                Asked::Forbidden(call) => Err(refuse(call.0, call.1).await),
                 Asked::Other(request) => return Ok(Box::pin(self.answer_other(*request)).await),
             };
             Ok(match decided {
@@ -135,7 +136,10 @@ impl<S: Store> Desk<S> {
         Said::other(match request.uri().path() {
             path if path.starts_with(Health::PATH) => Health::new(self.stop.clone()).answer(request).await,
             path if Reflection::serves(path) => self.reflection.answer(request).await,
-            path => Status::unimplemented(format!("there is no {path:?} here")).into_http(),
+            path => {
+                let status = Status::unimplemented(format!("there is no {path:?} here"));
+                refuse(status, request.into_body()).await.into_http()
+            }
         })
     }
 
@@ -167,6 +171,12 @@ impl<S: Store> Desk<S> {
             )),
         }
     }
+}
+
+/// Refuses a call when all of it has come.
+async fn refuse(status: Status, body: Incoming) -> Status {
+    let _ = Time::tokio().timeout(PATIENCE, discard(body, LARGEST_MESSAGE)).await; // whoever is later than that is told all the same
+    status
 }
 
 /// The token in the value of `authorization`.

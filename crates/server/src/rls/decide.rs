@@ -79,7 +79,7 @@ impl<'a, S: Store> Question<'a, S> {
                 Some(brought) => Ask::limit(&brought.opened, &brought.key),
                 None => Ask::new(Subject::Policy(&self.request.domain, &wish.fields)),
             };
-            ask.costing(wish.cost).in_quota_mode(options.quota_mode)
+            ask.costing(wish.cost).in_quota_mode(options.quota_mode).in_shadow_mode(options.shadow_mode)
         })
         .collect()
     }

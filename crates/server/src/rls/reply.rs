@@ -28,8 +28,7 @@ pub(super) struct Reply<'a, 'w, 'r> {
 
 impl Reply<'_, '_, '_> {
     pub(super) fn response(&self) -> RateLimitResponse {
-        let is_allowed = self.ruling.is_allowed() || self.options.shadow_mode;
-        let overall_code = if is_allowed { Code::Ok } else { Code::OverLimit };
+        let overall_code = if self.ruling.is_allowed() { Code::Ok } else { Code::OverLimit };
         let statuses: Vec<DescriptorStatus> =
             (0..self.wishes.len()).map(|place| self.status(place)).collect();
         let mut headers = if self.options.headers { headers(&statuses) } else { Vec::new() };

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame};
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::sync::oneshot;
 use tollgate::ManualClock;
 use tollgate::store::MemoryStore;
 
@@ -308,6 +309,43 @@ async fn futures_of<F: Future<Output: Send + 'static> + Send + 'static>(
         outputs.push(task.await.unwrap());
     }
     outputs
+}
+
+/// A body that ends when it is told to.
+struct Later(oneshot::Receiver<()>);
+
+impl Body for Later {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.0).poll(context).map(|_| None)
+    }
+}
+
+/// Some clients forget an answer if they are told to stop sending.
+#[tokio::test]
+async fn over_http_2_who_is_refused_is_answered_when_all_has_come() {
+    let site = Site::new(POLICY);
+    let sender = http2::<Later>(&site).await;
+    let post = |path: &str, kind: &str| {
+        let (end, ended) = oneshot::channel();
+        let request = http::Request::post(format!("http://here{path}")).header("content-type", kind);
+        let (mut sender, request) = (sender.clone(), request.body(Later(ended)).unwrap());
+        (end, tokio::spawn(async move { sender.send_request(request).await }))
+    };
+    for (path, kind, status) in [("/v1/chekc", "application/json", 404), ("/v1/check", "text/plain", 415)] {
+        let (end, answer) = post(path, kind);
+        let (at_once, behind) = post(path, kind);
+        at_once.send(()).unwrap();
+        assert_eq!(behind.await.unwrap().unwrap().status(), status, "so the one before has been seen");
+        assert!(!answer.is_finished());
+        end.send(()).unwrap();
+        assert_eq!(answer.await.unwrap().unwrap().status(), status);
+    }
 }
 
 #[tokio::test]

@@ -4,18 +4,25 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use tollgate::ManualClock;
+use tollgate::store::MemoryStore;
+use tollgate_server::{Keyring, RlsOptions};
 use tonic::Request;
 
-use crate::rig::{descriptor, request, rig};
+use crate::rig::{Rig, descriptor, request, rig};
 
 const ONE: &str = "domain = \"web\"\n[limit.a]\nkey = \"ip\"\nrate = \"9/h\"\n";
 
 /// Kinds of frames.
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 
+/// The caller sends no more.
+const END_STREAM: u8 = 1;
 /// All headers of a request are in this frame.
 const END_HEADERS: u8 = 4;
 /// The caller does not want it any more.
@@ -41,15 +48,20 @@ fn opening() -> Vec<u8> {
     [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &[])].concat()
 }
 
+/// The kind and the payload of the next frame.
+fn any(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).unwrap();
+    let mut payload = vec![0; usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2])];
+    stream.read_exact(&mut payload).unwrap();
+    (head[3], payload)
+}
+
 /// The payload of the next frame of a kind.
 fn next(stream: &mut TcpStream, kind: u8) -> Vec<u8> {
     loop {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head).unwrap();
-        let mut payload =
-            vec![0; usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2])];
-        stream.read_exact(&mut payload).unwrap();
-        if head[3] == kind {
+        let (of_kind, payload) = any(stream);
+        if of_kind == kind {
             return payload;
         }
     }
@@ -84,6 +96,36 @@ async fn whoever_takes_back_calls_without_end_is_sent_away_and_others_are_not() 
     let farewell = next(&mut stream, GOAWAY);
     assert_eq!(number(&farewell[4..8]), ENHANCE_YOUR_CALM);
     rig.ask(request("web", &[descriptor(&[("ip", "1")])])).await.unwrap();
+}
+
+/// Some clients forget an answer if they are told to stop sending.
+#[tokio::test]
+async fn who_may_not_ask_is_answered_when_all_has_come_and_not_told_to_stop() {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let rig = Rig::start(store, clock, ONE, RlsOptions::default(), Keyring::new());
+    let mut stream = TcpStream::connect(rig.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let ping = |number: u8| frame(PING, 0, 0, &[number; 8]);
+    stream.write_all(&[opening(), call(1), ping(1)].concat()).unwrap();
+    while next(&mut stream, PING) != [1; 8] {} // by then the call has been seen
+    stream.write_all(&[frame(DATA, END_STREAM, 1, &[0; 5]), ping(2)].concat()).unwrap();
+    let (mut kinds, mut is_answered, mut is_seen) = (Vec::new(), false, false);
+    while !is_answered || !is_seen {
+        let (kind, payload) = any(&mut stream);
+        is_answered |= kind == HEADERS;
+        is_seen |= kind == PING && payload == [2; 8];
+        kinds.push(kind);
+    }
+    stream.write_all(&ping(3)).unwrap();
+    loop {
+        let (kind, payload) = any(&mut stream);
+        kinds.push(kind);
+        if kind == PING && payload == [3; 8] {
+            break;
+        }
+    }
+    assert!(!kinds.contains(&RST_STREAM), "{kinds:?}");
 }
 
 #[tokio::test]

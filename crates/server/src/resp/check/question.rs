@@ -45,6 +45,7 @@ pub(super) enum Mistake<'a> {
     TooMany(usize),
     TooLong { field: &'a str, length: usize },
     Twice { field: &'a str },
+    Late { option: &'a str },
 }
 
 impl<'a> Question<'a> {
@@ -72,7 +73,10 @@ impl<'a> Question<'a> {
                     place += 1;
                     break;
                 }
-                Word::Other => break,
+                Word::Other => {
+                    no_option_among(arguments.from(place))?;
+                    break;
+                }
             };
             if done.is_some() && act.is_some() {
                 return Err(Mistake::TwoActs { option: word });
@@ -82,6 +86,16 @@ impl<'a> Question<'a> {
         }
         let fields = fields(arguments.from(place))?;
         Ok(Self { domain, cost, act: act.unwrap_or(Act::Decide(Mode::Take)), fields })
+    }
+}
+
+/// An option behind the fields would be taken for one of them, and be without effect. In small letters it may be one.
+fn no_option_among(pairs: Arguments<'_>) -> Result<(), Mistake<'_>> {
+    let is_option =
+        |name: &&[u8]| name.iter().all(u8::is_ascii_uppercase) && !matches!(Word::of(name), Word::Other);
+    match pairs.iter().step_by(2).find(is_option) {
+        Some(option) => Err(Mistake::Late { option: text("name of a field", option)? }),
+        None => Ok(()),
     }
 }
 
@@ -180,6 +194,9 @@ impl fmt::Display for Mistake<'_> {
                     "field '{field}' has {length} bytes, which is too long: at most {MAX_KEY_BYTES} are allowed"
                 )
             }
+            Self::Late { option } => {
+                write!(f, "{option} comes before the fields; if it is one, FIELDS comes before all of them")
+            }
             Self::Twice { field } => write!(f, "field '{}' is there twice", Quoted(field.as_bytes())),
         }
     }
@@ -194,6 +211,23 @@ mod tests {
         let mut parser = Parser::default();
         assert_eq!(parser.parse(line), Ok(Parsed::Command(line.len())));
         then(Question::read("tg.check", parser.arguments(line)));
+    }
+
+    #[test]
+    fn an_option_behind_fields_is_no_field_unless_it_is_said_to_be() {
+        for line in [&b"tg.check ip 1 COST 100\n"[..], b"tg.check ip 1 DOMAIN web\n", b"tg.check ip 1 PEEK\n"]
+        {
+            read(line, |question| {
+                let mistake = question.expect_err("it would have no effect").to_string();
+                assert!(
+                    mistake
+                        .ends_with("comes before the fields; if it is one, FIELDS comes before all of them")
+                );
+            });
+        }
+        for line in [&b"tg.check ip 1 cost 100\n"[..], b"tg.check FIELDS ip 1 COST 100\n"] {
+            read(line, |question| assert_eq!(question.expect("a question").fields.len(), 2));
+        }
     }
 
     #[test]

@@ -63,7 +63,7 @@ async fn who_says_nothing_is_let_go() {
     })
     .await;
     let waited = time.now().since(start);
-    assert!(waited >= PATIENCE.idle && waited <= 2 * PATIENCE.idle, "{waited:?}");
+    assert!(waited >= PATIENCE.idle && waited <= PATIENCE.idle * 9 / 8, "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +92,10 @@ async fn who_never_ends_a_command_is_let_go_though_bytes_come() {
     })
     .await;
     let waited = time.now().since(start);
-    assert!(waited >= PATIENCE.slow && waited <= 2 * PATIENCE.slow + Duration::from_secs(1), "{waited:?}");
+    assert!(
+        waited >= PATIENCE.slow && waited <= PATIENCE.slow * 9 / 8 + Duration::from_secs(1),
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
