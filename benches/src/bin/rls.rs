@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         }
     };
     let mut bench = Bench::new("rls", options);
-    let (rounds, span) = if options.is_quick() { (3, 500) } else { (9, 1_200) };
+    let (rounds, span) = if options.is_quick() { (3, 500) } else { (25, 1_000) };
     for way in Way::ALL {
         for descriptors in [1, 3] {
             for case in cases(way, descriptors, rounds, Duration::from_millis(span)) {
