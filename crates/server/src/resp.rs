@@ -15,7 +15,7 @@
 //! `TG.CHECK` answers with a map (in the second version, names and values by turns): `allowed`; `limit` and `rate`, which
 //! decided; `remaining`; `retry_after_ms` (0 if allowed, -1 if no wait can help), `reset_after_ms` (-1 for never) and `delay_ms`,
 //! rounded up; `degraded`, if something was decided without the store; and with `HOLD` the `permit` to settle. Options come before
-//! fields; `FIELDS` stands between them where a field has
+//! fields, and one in capitals behind them is an error; `FIELDS` stands between them where a field has
 //! the name of an option. Where no limit applies, `limit`, `rate` and `remaining` are null.
 //!
 //! Where callers must [prove](crate::Keys) who they are, a token is the password of `AUTH` and `HELLO … AUTH`, under any name of a
