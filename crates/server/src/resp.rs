@@ -8,6 +8,7 @@
 //! | `CL.THROTTLE key max_burst count period [quantity]` | as redis-cell answers: `[limited, limit, remaining, retry_after, reset_after]` |
 //! | `THROTTLE key max_burst count period [quantity]` | as throttlecrab answers: `[allowed, limit, remaining, reset_after, retry_after]` |
 //! | `TG.CHECK [DOMAIN d] [COST n] [PEEK \| COUNT \| CHARGE \| REFUND \| HOLD seconds] [FIELDS] field value …` | decides by policy |
+//! | `TG.ALLOW key limit [cost]` | whether there is room, by a limit that comes with the call, such as `10/s`: 1 or 0 |
 //! | `TG.SETTLE permit actual` | says what something held really cost: 1, or 0 if it was not held any more |
 //! | `TG.RESET [DOMAIN d] [FIELDS] field value …` | forgets what was used: how many limits had something to forget |
 //! | `TG.LIMITS [offset [count]]` | the limits of the policy, and what was decided |
@@ -19,7 +20,7 @@
 //! the name of an option. Where no limit applies, `limit`, `rate` and `remaining` are null.
 //!
 //! Where callers must [prove](crate::Keys) who they are, a token is the password of `AUTH` and `HELLO … AUTH`, under any name of a
-//! user. `CL.THROTTLE`, `THROTTLE` and `TG.CHECK` need the scope `check`, `TG.SETTLE`, and whatever gives
+//! user. `CL.THROTTLE`, `THROTTLE`, `TG.CHECK` and `TG.ALLOW` need the scope `check`, `TG.SETTLE`, and whatever gives
 //! back or charges, needs `settle`, `TG.RESET`, `TG.LIMITS` and `INFO` need `admin`; whoever has none at all hears `NOAUTH`.
 //!
 //! `HELLO`, `AUTH`, `CLIENT`, `INFO`, `COMMAND`, `CONFIG GET`, `PING`, `ECHO`, `SELECT 0`, `TIME`, `RESET` and `QUIT` answer as
@@ -36,6 +37,7 @@
 //! `THROTTLE` means by a burst what throttlecrab does, one less than `CL.THROTTLE`, and rounds seconds down as it does. It does not
 //! let more pass after a pause than the burst, and says -1 where no wait can help.
 
+mod allow;
 mod cell;
 mod check;
 mod connection;

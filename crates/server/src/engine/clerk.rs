@@ -146,42 +146,26 @@ impl<S: Store> Clerk<S> {
         Arc::clone(&self.opened[place])
     }
 
-    /// Decides about a key of a limit of the caller's own whose quota may be [another](Rule::floating) for every call. `family`
-    /// is its name, too.
+    /// Decides about a key of a limit of the caller's own.
     ///
     /// # Cancel safety
     /// What had been taken by then stays taken.
     #[inline]
-    pub async fn decide_floating(
-        &mut self,
-        mode: Mode,
-        family: &'static str,
-        quota: Quota,
-        key: &[u8],
-        cost: u64,
-    ) -> Decision {
-        if let Some(decision) = self.decide_floating_now(mode, family, quota, key, cost) {
+    pub async fn decide_own(&mut self, mode: Mode, own: Own, key: &[u8], cost: u64) -> Decision {
+        if let Some(decision) = self.decide_own_now(mode, own, key, cost) {
             return decision;
         }
-        let place = self.floating(family, quota);
+        let place = self.own(own);
         let opened = Arc::clone(&self.opened[place]);
         let asks = [Ask::limit(&opened, key).costing(cost)];
         let ruling = Box::pin(self.decide(mode, &asks)).await;
         ruling.expect("a limit that was opened has no field to read a cost from").findings()[0].decision
     }
 
-    /// What [`decide_floating`](Self::decide_floating) would answer, if the store can tell at once. `None` says nothing and did
-    /// nothing.
+    /// What [`decide_own`](Self::decide_own) would answer, if the store can tell at once. `None` says nothing and did nothing.
     #[inline]
-    pub fn decide_floating_now(
-        &mut self,
-        mode: Mode,
-        family: &'static str,
-        quota: Quota,
-        key: &[u8],
-        cost: u64,
-    ) -> Option<Decision> {
-        let place = self.floating(family, quota);
+    pub fn decide_own_now(&mut self, mode: Mode, own: Own, key: &[u8], cost: u64) -> Option<Decision> {
+        let place = self.own(own);
         let opened = &self.opened[place];
         let hit = Hit { limit: opened.limit(), key, cost };
         let decision = self.engine.store().decide_one_now(mode, hit)?;
@@ -189,19 +173,19 @@ impl<S: Store> Clerk<S> {
         Some(decision)
     }
 
-    /// Where the limit of a family with this quota is.
+    /// Where a limit of the caller's own is.
     #[inline]
-    fn floating(&mut self, family: &'static str, quota: Quota) -> usize {
-        let is_it = |rule: &Rule| rule.quotas() == [quota] && rule.is_floating() && rule.domain() == family;
-        self.known(is_it).unwrap_or_else(|| self.open_new(family, Rule::floating(family, family, quota)))
+    fn own(&mut self, own: Own) -> usize {
+        let is_it = |rule: &Rule| rule.quotas() == [own.quota] && own.is_kin_of(rule);
+        self.known(is_it).unwrap_or_else(|| self.open_new(own.family, own.rule()))
     }
 
-    /// Tells that [`decide_floating`](Self::decide_floating) will be asked about a key soon, so that the store may have what it
-    /// takes by then. Changes nothing.
+    /// Tells that [`decide_own`](Self::decide_own) will be asked about a key soon, so that the store may have what it takes by
+    /// then. Changes nothing.
     #[inline]
-    pub fn prepare_floating(&self, family: &'static str, key: &[u8]) {
-        // All of a family share the states of their keys, whatever their quotas.
-        let is_it = |rule: &Rule| rule.is_floating() && rule.domain() == family;
+    pub fn prepare_own(&self, own: Own, key: &[u8]) {
+        // All floating ones of a family share the states of their keys, whatever their quotas.
+        let is_it = |rule: &Rule| own.is_kin_of(rule) && (own.is_floating || rule.quotas() == [own.quota]);
         if let Some(place) = self.known(is_it) {
             self.engine.store().prepare(&Hit::new(self.opened[place].limit(), key));
         }
@@ -222,6 +206,55 @@ impl<S: Store> Clerk<S> {
         }
         self.opened.push(Arc::new(opened));
         self.opened.len() - 1
+    }
+}
+
+/// A token bucket of a caller's own, which no policy has. `family` says who brings such limits along: it is their domain and
+/// their name.
+///
+/// # Examples
+/// ```
+/// use tollgate::Quota;
+/// use tollgate::store::{MemoryStore, Mode};
+/// use tollgate_policy::Policy;
+/// use tollgate_server::{Engine, Origin, Own};
+///
+/// let policy = Policy::parse("limits.toml", "[limit.all]\nrate = \"1/s\"\n")?;
+/// let mut clerk = Engine::new(MemoryStore::new(), policy, Origin::default()).clerk();
+/// let twice = Own::fixed("mine", Quota::per_hour(2));
+/// for expected in [true, true, false] {
+///     let decision = clerk.decide_own_now(Mode::Take, twice, b"ann", 1).expect("memory can tell at once");
+///     assert_eq!(decision.is_admitted(), expected);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    family: &'static str,
+    quota: Quota,
+    is_floating: bool,
+}
+
+impl Own {
+    /// A key has a state for each quota.
+    pub const fn fixed(family: &'static str, quota: Quota) -> Self {
+        Self { family, quota, is_floating: false }
+    }
+
+    /// A key has one state for all quotas, which may be [another](Rule::floating) for every call.
+    pub const fn floating(family: &'static str, quota: Quota) -> Self {
+        Self { family, quota, is_floating: true }
+    }
+
+    fn rule(self) -> Rule {
+        let Self { family, quota, is_floating } = self;
+        if is_floating { Rule::floating(family, family, quota) } else { Rule::new(family, family, quota) }
+    }
+
+    /// Whether a rule is one of this family, with whichever quota.
+    #[inline]
+    fn is_kin_of(&self, rule: &Rule) -> bool {
+        rule.is_floating() == self.is_floating && rule.domain() == self.family && rule.name() == self.family
     }
 }
 

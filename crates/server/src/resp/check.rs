@@ -10,7 +10,7 @@ use tollgate::store::{Mode, Store};
 
 use super::reply::{Quoted, Replies};
 use super::request::Arguments;
-use super::session::{NEEDS_SETTLE, wrong_count};
+use super::session::{NEEDS_SETTLE, number, wrong_count};
 use crate::access::{Scope, Scopes};
 use crate::engine::{Ask, Clerk, PermitId, Ruling, Subject};
 pub(super) use limits::limits;
@@ -100,7 +100,7 @@ pub(super) async fn settle<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<
         Ok(id) => id,
         Err(error) => return replies.error(format_args!("ERR {error}")),
     };
-    let Some(actual) = question::number(actual) else {
+    let Some(actual) = number(actual) else {
         return replies.error(question::Mistake::Number { option: "the actual cost", text: actual });
     };
     match clerk.engine().settle(id, &[actual]).await {

@@ -145,7 +145,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
                     let (this, rest) = self.received[at..].split_at(length);
                     found = self.ahead.parse(rest);
                     if let Ok(Parsed::Command(_)) = found {
-                        Session::prepare(&self.clerk, self.ahead.arguments(rest));
+                        self.session.prepare(&self.clerk, self.ahead.arguments(rest));
                     }
                     let arguments = self.parser.arguments(this);
                     let Self { session, clerk, replies, .. } = self;

@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use tollgate::store::Store;
 
+use super::allow::{self, Remembered};
 use super::reply::{Quoted, Replies, Version};
 use super::request::Arguments;
 use super::{check, throttle};
@@ -26,6 +27,7 @@ pub(super) struct Session {
     /// What was said to prove more than the connection itself does.
     token: Option<Box<[u8]>>,
     scopes: Scopes,
+    limit: Remembered,
     /// How many decisions were asked for.
     decided: u64,
 }
@@ -50,11 +52,24 @@ pub(super) const NEEDS_SETTLE: &str =
 /// The longest name of a command.
 const LONGEST_NAME: usize = 16;
 
-#[inline]
-fn is_cl_throttle(arguments: Arguments<'_>) -> bool {
-    let name = arguments.name();
-    // Letter by letter takes ten times as long, and few write it so that they must be compared.
-    name == b"CL.THROTTLE" || name.eq_ignore_ascii_case(b"CL.THROTTLE")
+/// The commands that are sent most.
+enum Frequent {
+    ClThrottle,
+    TgAllow,
+}
+
+impl Frequent {
+    #[inline]
+    fn of(arguments: Arguments<'_>) -> Option<Self> {
+        let name = arguments.name();
+        // Letter by letter takes ten times as long, and few write it so that they must be compared.
+        let is = |known: &[u8]| name == known || name.eq_ignore_ascii_case(known);
+        match name.len() {
+            11 if is(b"CL.THROTTLE") => Some(Self::ClThrottle),
+            8 if is(b"TG.ALLOW") => Some(Self::TgAllow),
+            _ => None,
+        }
+    }
 }
 
 /// A name in large letters; none if it is too long for a command.
@@ -69,7 +84,8 @@ fn upper_case<'a>(name: &[u8], upper: &'a mut [u8; LONGEST_NAME]) -> &'a [u8] {
 
 impl Session {
     pub(super) fn new(id: u64, access: Access) -> Self {
-        Self { id, name: Vec::new(), scopes: access.scopes(), access, token: None, decided: 0 }
+        let (scopes, limit) = (access.scopes(), Remembered::default());
+        Self { id, name: Vec::new(), access, token: None, scopes, limit, decided: 0 }
     }
 
     /// Looks again what the caller may do: the keys may have changed.
@@ -86,9 +102,11 @@ impl Session {
 
     /// Tells the clerk what the next command will be about, if it is one of those that are sent most.
     #[inline]
-    pub(super) fn prepare<S: Store>(clerk: &Clerk<S>, arguments: Arguments<'_>) {
-        if is_cl_throttle(arguments) {
-            throttle::prepare_cl_throttle(clerk, arguments);
+    pub(super) fn prepare<S: Store>(&self, clerk: &Clerk<S>, arguments: Arguments<'_>) {
+        match Frequent::of(arguments) {
+            Some(Frequent::ClThrottle) => throttle::prepare_cl_throttle(clerk, arguments),
+            Some(Frequent::TgAllow) => allow::prepare(clerk, &self.limit, arguments),
+            None => {}
         }
     }
 
@@ -101,10 +119,11 @@ impl Session {
         arguments: Arguments<'_>,
         replies: &mut Replies,
     ) -> Option<()> {
-        if !is_cl_throttle(arguments) || !self.scopes.has(Scope::Check) {
-            return None;
+        let frequent = Frequent::of(arguments).filter(|_| self.scopes.has(Scope::Check))?;
+        match frequent {
+            Frequent::ClThrottle => throttle::cl_throttle_now(clerk, arguments, replies)?,
+            Frequent::TgAllow => allow::allow_now(clerk, &mut self.limit, arguments, replies)?,
         }
-        throttle::cl_throttle_now(clerk, arguments, replies)?;
         self.decided += 1;
         Some(())
     }
@@ -126,11 +145,12 @@ impl Session {
             replies.error(refusal);
             return Next::Command;
         }
-        self.decided += u64::from(matches!(upper, b"CL.THROTTLE" | b"THROTTLE" | b"TG.CHECK"));
+        self.decided += u64::from(is_decision(upper));
         match upper {
             b"CL.THROTTLE" => throttle::cl_throttle(clerk, self.scopes, arguments, replies).await,
             b"THROTTLE" => throttle::throttle(clerk, arguments, replies).await,
             b"TG.CHECK" => check::check(clerk, self.scopes, arguments, replies).await,
+            b"TG.ALLOW" => allow::allow(clerk, &mut self.limit, arguments, replies).await,
             b"TG.SETTLE" => check::settle(clerk, arguments, replies).await,
             b"TG.RESET" => check::reset(clerk, arguments, replies).await,
             b"TG.LIMITS" => check::limits(clerk, arguments, replies),
@@ -149,7 +169,7 @@ impl Session {
         let needed = match upper {
             b"AUTH" | b"HELLO" | b"QUIT" | b"RESET" | b"POST" | b"HOST:" => return None,
             _ if self.scopes == Scopes::NONE => return Some("NOAUTH Authentication required.".to_owned()),
-            b"CL.THROTTLE" | b"THROTTLE" | b"TG.CHECK" => Scope::Check,
+            _ if is_decision(upper) => Scope::Check,
             b"TG.SETTLE" => Scope::Settle,
             b"TG.LIMITS" | b"TG.RESET" | b"INFO" => Scope::Admin,
             _ => return None,
@@ -197,6 +217,11 @@ impl Session {
     }
 }
 
+/// Whether a command, in large letters, asks for a decision.
+fn is_decision(upper: &[u8]) -> bool {
+    matches!(upper, b"CL.THROTTLE" | b"THROTTLE" | b"TG.CHECK" | b"TG.ALLOW")
+}
+
 fn unknown_command(arguments: Arguments<'_>, replies: &mut Replies) {
     let mut shown = String::new();
     for argument in arguments.from(1).iter() {
@@ -212,6 +237,12 @@ fn unknown_command(arguments: Arguments<'_>, replies: &mut Replies) {
 /// That a command has too few or too many arguments; its name in small letters, with that of a subcommand behind a bar.
 pub(super) fn wrong_count(name: &str, replies: &mut Replies) {
     replies.error(format_args!("ERR wrong number of arguments for '{name}' command"));
+}
+
+/// A number without a sign.
+pub(super) fn number(text: &[u8]) -> Option<u64> {
+    let is_number = text.iter().all(u8::is_ascii_digit);
+    if is_number { std::str::from_utf8(text).ok()?.parse().ok() } else { None }
 }
 
 /// That there is no such subcommand.

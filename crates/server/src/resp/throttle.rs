@@ -1,5 +1,6 @@
 //! `CL.THROTTLE` as redis-cell has it, and `THROTTLE` as throttlecrab has it.
 
+use tollgate::Quota;
 use tollgate::store::{Mode, Store};
 
 use super::cell::{Cell, Outcome, seconds_down, seconds_of_cell};
@@ -7,7 +8,7 @@ use super::reply::{Quoted, Replies};
 use super::request::Arguments;
 use super::session::{MAX_KEY_BYTES, NEEDS_SETTLE, check_key};
 use crate::access::{Scope, Scopes};
-use crate::engine::Clerk;
+use crate::engine::{Clerk, Own};
 
 /// Whose limits they are, and under which names they are counted. The two commands mean different things by a burst, so a key of
 /// one is not a key of the other.
@@ -60,7 +61,7 @@ pub(super) fn cl_throttle_now<S: Store>(
     }
     let cell = Cell::new(max_burst.saturating_add(1), count, period, quantity)?;
     let cost = quantity.unsigned_abs();
-    let decision = clerk.decide_floating_now(Mode::Take, CL_THROTTLE, cell.quota(), key, cost)?;
+    let decision = clerk.decide_own_now(Mode::Take, Own::floating(CL_THROTTLE, cell.quota()), key, cost)?;
     tell_as_cell(&cell.taken(&decision), replies);
     Some(())
 }
@@ -120,22 +121,22 @@ pub(super) async fn throttle<S: Store>(
 #[inline]
 pub(super) fn prepare_cl_throttle<S: Store>(clerk: &Clerk<S>, arguments: Arguments<'_>) {
     if let Some(key) = arguments.get(1) {
-        clerk.prepare_floating(CL_THROTTLE, key);
+        clerk.prepare_own(Own::floating(CL_THROTTLE, Quota::UNLIMITED), key); // the same state for any quota
     }
 }
 
 /// Takes, looks or gives back, as the quantity says.
 #[inline]
 async fn decide<S: Store>(clerk: &mut Clerk<S>, family: &'static str, key: &[u8], cell: Cell) -> Outcome {
-    let (quota, quantity) = (cell.quota(), cell.quantity.unsigned_abs());
+    let (own, quantity) = (Own::floating(family, cell.quota()), cell.quantity.unsigned_abs());
     if cell.quantity > 0 {
-        return cell.taken(&clerk.decide_floating(Mode::Take, family, quota, key, quantity).await);
+        return cell.taken(&clerk.decide_own(Mode::Take, own, key, quantity).await);
     }
-    let before = cell.looked(&clerk.decide_floating(Mode::Peek, family, quota, key, 0).await);
+    let before = cell.looked(&clerk.decide_own(Mode::Peek, own, key, 0).await);
     if cell.quantity == 0 || before.is_limited {
         return before;
     }
-    cell.given_back(&clerk.decide_floating(Mode::Refund, family, quota, key, quantity).await)
+    cell.given_back(&clerk.decide_own(Mode::Refund, own, key, quantity).await)
 }
 
 /// What a command says, as numbers.

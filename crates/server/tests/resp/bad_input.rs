@@ -109,7 +109,7 @@ fn what_is_too_much_is_told() {
 #[test]
 fn noise_is_answered_by_errors_or_not_at_all() {
     let serving = Serving::by("[limit.all]\nrate = \"0/s burst 0\"\n");
-    let words: [&[u8]; 14] = [
+    let words: [&[u8]; 16] = [
         b"*",
         b"$",
         b"\r\n",
@@ -117,6 +117,8 @@ fn noise_is_answered_by_errors_or_not_at_all() {
         b"-1",
         b"CL.THROTTLE",
         b"TG.CHECK",
+        b"TG.ALLOW",
+        b"0/s",
         b" ",
         b"\"",
         b"'",

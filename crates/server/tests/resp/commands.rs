@@ -79,7 +79,7 @@ fn what_every_redis_answers() {
             Reply::error("ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP."),
         ),
         ("COMMAND", Reply::Array(Vec::new())),
-        ("COMMAND COUNT", Reply::Integer(24)),
+        ("COMMAND COUNT", Reply::Integer(25)),
         ("COMMAND DOCS ping", Reply::Array(Vec::new())),
         ("COMMAND INFO ping get", Reply::Array(vec![Reply::Null, Reply::Null])),
         ("COMMAND X", Reply::error("ERR unknown subcommand 'X'. Try COMMAND HELP.")),
@@ -204,6 +204,32 @@ fn a_policy_decides() {
 }
 
 #[test]
+fn a_limit_that_comes_with_the_call_answers_yes_or_no() {
+    let serving = Serving::by(NONE);
+    let mut caller = serving.caller();
+    let (yes, no) = (Reply::Integer(1), Reply::Integer(0));
+    for (line, told) in [
+        ("TG.ALLOW ann 2/min", &yes),
+        ("tg.allow ann 2/min 1", &yes),
+        ("TG.ALLOW ann 2/min", &no),
+        ("TG.ALLOW ann 2/min 0", &yes), // nothing is always allowed
+        ("TG.ALLOW bob 2/min 3", &no),
+        ("TG.ALLOW bob 2/min 18446744073709551615", &no),
+        ("TG.ALLOW bob 2/min 2", &yes), // what was refused took nothing
+        ("TG.ALLOW ann 3/min", &yes),   // another limit has another state
+        ("TG.ALLOW ann unlimited 1000000", &yes),
+        ("TG.ALLOW ann 0/s", &no),
+    ] {
+        assert_eq!(&caller.say(line), told, "{line}");
+    }
+    serving.clock.advance(Duration::from_secs(30));
+    assert_eq!(caller.say("TG.ALLOW ann 2/min"), yes);
+    caller.say("HELLO 3");
+    assert_eq!(caller.say("TG.ALLOW ann 2/min"), Reply::Boolean(false));
+    assert_eq!(caller.say("TG.ALLOW cid 2/min"), Reply::Boolean(true));
+}
+
+#[test]
 fn a_check_does_what_it_is_told() {
     let serving = Serving::by(POLICY);
     let mut caller = serving.caller();
@@ -264,17 +290,19 @@ fn what_was_used_can_be_forgotten() {
 fn decisions_and_connections_are_measured() {
     let serving = Serving::by(POLICY);
     let mut caller = serving.caller();
-    assert!(caller.send(b"TG.CHECK ip 1\r\nCL.THROTTLE k 1 1 1\r\nPING\r\nTHROTTLE k 1 1 1\r\n"));
-    for _ in 0..4 {
+    let commands = b"TG.CHECK ip 1\r\nCL.THROTTLE k 1 1 1\r\nPING\r\nTHROTTLE k 1 1 1\r\nTG.ALLOW k 0/s\r\n";
+    assert!(caller.send(commands));
+    for _ in 0..5 {
         caller.hear();
     }
     caller.say("PING"); // so that the batch before is over
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let text = runtime.block_on(serving.metrics.text(&serving.engine));
     for line in [
-        "tollgate_decision_duration_seconds_count{protocol=\"resp\"} 3",
+        "tollgate_decision_duration_seconds_count{protocol=\"resp\"} 4",
         "tollgate_connections{protocol=\"resp\"} 1",
         "tollgate_decisions_total{domain=\"cl.throttle\",rule=\"\",outcome=\"allowed\"} 1",
+        "tollgate_decisions_total{domain=\"tg.allow\",rule=\"\",outcome=\"denied\"} 1",
     ] {
         assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
     }
@@ -284,7 +312,23 @@ fn decisions_and_connections_are_measured() {
 fn mistakes_decide_nothing() {
     let serving = Serving::by(POLICY);
     let mut caller = serving.caller();
+    let long = format!("TG.ALLOW {} 1/s", "k".repeat(1_025));
+    let cost = |cost: &str| {
+        format!("ERR the cost must be a whole number from 0 to 18446744073709551615, not '{cost}'")
+    };
     for (line, told) in [
+        ("TG.ALLOW", "ERR wrong number of arguments for 'tg.allow' command"),
+        ("TG.ALLOW k", "ERR wrong number of arguments for 'tg.allow' command"),
+        ("TG.ALLOW k 1/s 1 1", "ERR wrong number of arguments for 'tg.allow' command"),
+        ("TG.ALLOW k 1/s -1", &cost("-1")),
+        ("TG.ALLOW k 1/s 1.5", &cost("1.5")),
+        ("TG.ALLOW k 1/s 18446744073709551616", &cost("18446744073709551616")),
+        (
+            "TG.ALLOW k 10",
+            "ERR quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s",
+        ),
+        ("TG.ALLOW k \u{fffd}", "ERR quota \"\u{fffd}\": expected a number such as 10, found \"\u{fffd}\""),
+        (&long, "ERR a key of 1025 bytes is too long: at most 1024 are allowed"),
         ("TG.CHECK", "ERR wrong number of arguments for 'tg.check' command"),
         ("TG.CHECK ip", "ERR field 'ip' has no value"),
         (
@@ -294,6 +338,9 @@ fn mistakes_decide_nothing() {
     ] {
         assert_eq!(caller.say(line), Reply::error(told), "{line}");
     }
+    assert!(caller.send(b"TG.ALLOW k \"\\xff\"\r\n"));
+    let unreadable = Reply::error("ERR a limit is written as 10/s or 600/min burst 50, not '\u{fffd}'");
+    assert_eq!(caller.hear(), unreadable);
     assert_eq!(check(&mut caller, "TG.CHECK DOMAIN llm user ann tokens 7").2, 93);
 }
 
@@ -335,7 +382,7 @@ fn a_token_is_the_password() {
     let serving = Serving::with_keys(POLICY, keys.clone());
     let mut caller = serving.caller();
     let unknown = Reply::error("NOAUTH Authentication required.");
-    for line in ["PING", "CL.THROTTLE k 1 1 1", "TG.CHECK ip 1", "INFO", "NO.SUCH"] {
+    for line in ["PING", "CL.THROTTLE k 1 1 1", "TG.CHECK ip 1", "TG.ALLOW k 1/s", "INFO", "NO.SUCH"] {
         assert_eq!(caller.say(line), unknown, "{line}");
     }
     let Reply::Error(hello) = caller.say("HELLO 3") else { panic!("an error") };
@@ -349,6 +396,7 @@ fn a_token_is_the_password() {
     assert_eq!(caller.say("AUTH s3cret"), ok());
     assert_eq!(caller.say("PING"), Reply::Status("PONG".to_owned()));
     assert_eq!(caller.say("CL.THROTTLE k 1 1 1"), Reply::numbers([0, 2, 1, -1, 1]));
+    assert_eq!(caller.say("TG.ALLOW k 1/s"), Reply::Integer(1));
     let admin = |name: &str| {
         Reply::Error(format!("NOPERM '{name}' needs the scope admin, which this caller has not"))
     };

@@ -7,11 +7,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde_json::{Value, json};
 use tollgate::store::{Hit, MemoryLimit, MemoryStore, Mode, Rule, Store};
-use tollgate::{Decision, ManualClock};
+use tollgate::{Decision, KeyedLimiter, ManualClock};
 use tollgate_policy::{Cost, Descriptor, Policy, Scratch};
 
 use crate::caller::{Reply, command};
-use crate::serving::Serving;
+use crate::serving::{NONE, Serving};
 
 const POLICY: &str = r#"
 [limit.per-ip]
@@ -299,4 +299,38 @@ fn the_library_and_both_protocols_decide_the_same() {
     }
     assert_eq!(counts.iter().sum::<usize>(), BATCHES * BATCH);
     assert!(counts.iter().all(|count| *count > 10_000), "refused and allowed: {counts:?}");
+}
+
+#[test]
+fn a_limit_that_comes_with_the_call_decides_as_in_the_library() {
+    const BATCHES: usize = 200;
+    const BATCH: usize = 100;
+    let (serving, mut rng) = (Serving::by(NONE), Rng::with_seed(17));
+    let clock = ManualClock::new();
+    let quotas = ["7/min burst 3", "3/s", "1 per 2.5s burst 4"];
+    let limiters = quotas.map(|quota| {
+        let quota = quota.parse().expect("a quota");
+        KeyedLimiter::<String, _>::builder(quota).clock(clock.clone()).build()
+    });
+    let (mut caller, mut counts) = (serving.caller(), [0; 2]);
+    for _ in 0..BATCHES {
+        let asked: Vec<(usize, String, u64)> = (0..BATCH)
+            .map(|_| (rng.usize(..quotas.len()), format!("key {}", rng.u8(..20)), rng.u64(..3)))
+            .collect();
+        let words = |(quota, key, cost): &(usize, String, u64)| {
+            let cost = cost.to_string();
+            command(&[&b"TG.ALLOW"[..], key.as_bytes(), quotas[*quota].as_bytes(), cost.as_bytes()])
+        };
+        assert!(caller.send(&asked.iter().flat_map(words).collect::<Vec<u8>>()));
+        for (quota, key, cost) in asked {
+            let expected = limiters[quota].check_n(&key, cost).is_admitted();
+            assert_eq!(caller.hear(), Reply::Integer(i64::from(expected)), "{} {key} {cost}", quotas[quota]);
+            counts[usize::from(expected)] += 1;
+        }
+        let span = Duration::from_nanos(rng.u64(..5_000_000_000));
+        for clock in [&serving.clock, &clock] {
+            clock.advance(span);
+        }
+    }
+    assert!(counts.iter().all(|count| *count > 1_000), "refused and allowed: {counts:?}");
 }

@@ -4,7 +4,7 @@ use tollgate::store::Store;
 
 use super::super::reply::{Quoted, Replies};
 use super::super::request::Arguments;
-use super::question::number;
+use super::super::session::number;
 use crate::engine::{Clerk, Opened, Outcome};
 
 /// How many are told at once unless the caller says, and at most.

@@ -9,7 +9,7 @@ use tollgate_policy::{DEFAULT_DOMAIN, Field};
 
 use super::super::reply::Quoted;
 use super::super::request::Arguments;
-use super::super::session::MAX_KEY_BYTES;
+use super::super::session::{MAX_KEY_BYTES, number};
 use crate::engine::LONGEST_HOLD;
 
 /// The most fields of a descriptor.
@@ -154,12 +154,6 @@ fn text<'a>(what: &'static str, text: &'a [u8]) -> Result<&'a str, Mistake<'a>> 
 fn hold(text: &[u8]) -> Result<Duration, Mistake<'_>> {
     let seconds = number(text).filter(|seconds| (1..=LONGEST_HOLD.as_secs()).contains(seconds));
     seconds.map(Duration::from_secs).ok_or(Mistake::Hold { text })
-}
-
-/// A number without a sign.
-pub(super) fn number(text: &[u8]) -> Option<u64> {
-    let is_number = text.iter().all(u8::is_ascii_digit);
-    if is_number { std::str::from_utf8(text).ok()?.parse().ok() } else { None }
 }
 
 impl fmt::Display for Mistake<'_> {

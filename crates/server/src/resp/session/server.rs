@@ -13,10 +13,11 @@ use crate::engine::{Clerk, Engine};
 pub(super) const REDIS_VERSION: &str = "7.2.0";
 
 /// Everything that is answered.
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "cl.throttle",
     "throttle",
     "tg.check",
+    "tg.allow",
     "tg.settle",
     "tg.reset",
     "tg.limits",
