@@ -13,7 +13,7 @@ use super::permits::Held;
 use super::ruling::{About, Basis, Finding, Ruling, findings, is_refused};
 
 /// What all limits together say of a call.
-pub(super) type Findings<'a> = SmallVec<[Finding<'a>; 4]>;
+pub(super) type Findings<'a> = SmallVec<[Finding<'a>; 2]>;
 
 /// A hit, and what there is to tell of its limit.
 pub(super) type Hits<'a, L> = SmallVec<[Hit<'a, L>; 4]>;

@@ -12,7 +12,7 @@ use super::tally::Outcome;
 /// What was decided about everything that was asked together.
 #[derive(Debug)]
 pub struct Ruling<'a> {
-    findings: SmallVec<[Finding<'a>; 4]>,
+    findings: SmallVec<[Finding<'a>; 2]>,
     is_allowed: bool,
 }
 
@@ -65,12 +65,12 @@ impl Basis {
 }
 
 impl<'a> Ruling<'a> {
-    pub(super) fn new(findings: SmallVec<[Finding<'a>; 4]>) -> Self {
+    pub(super) fn new(findings: SmallVec<[Finding<'a>; 2]>) -> Self {
         let is_allowed = !is_refused(findings.iter());
         Self { findings, is_allowed }
     }
 
-    pub(super) fn into_findings(self) -> SmallVec<[Finding<'a>; 4]> {
+    pub(super) fn into_findings(self) -> SmallVec<[Finding<'a>; 2]> {
         self.findings
     }
 
