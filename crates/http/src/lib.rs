@@ -36,6 +36,7 @@ mod client;
 mod date;
 mod duration;
 mod field;
+mod kept;
 mod limit;
 mod problem;
 mod ratelimit_fields;

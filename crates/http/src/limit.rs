@@ -8,6 +8,7 @@ use sfv::{Integer, KeyRef, ListSerializer, StringRef};
 use tollgate_core::{Decision, Kind, Quota};
 
 use crate::budget::Unit;
+use crate::kept::kept;
 use crate::standing::Standing;
 
 /// A limit as callers are told of it: a name and the numbers. Made once, and used for every answer.
@@ -99,7 +100,7 @@ impl Limit {
             item = item.parameter(KeyRef::constant("w"), integer(window));
         }
         _ = item.finish();
-        self.policy_field = field_value(list);
+        self.policy_field = kept(list.finish().unwrap_or_default());
         self
     }
 
