@@ -259,3 +259,22 @@ fn a_store_that_is_full_of_bytes_stays_within_them_and_answers() {
         assert!(each.bytes() <= (1 << 16) + (1 << 16) / 4, "{at_cap:?}: {} bytes", each.bytes());
     }
 }
+
+#[test]
+fn a_key_that_finds_no_room_is_told_when_there_will_be() {
+    let clock = ManualClock::new();
+    let each = KeyedLimiter::<u64>::builder(Quota::per_second(1).burst(4))
+        .max_keys(1)
+        .at_cap(AtCap::Refuse)
+        .clock(clock.clone())
+        .build();
+    let all = Limiter::builder(Quota::per_second(100)).clock(clock.clone()).build();
+    assert!(each.allow_n(&1, 2));
+    // Somebody in the same part of the store, who sees when the one who is there will be idle.
+    let told = |key: u64| each.key(&key).and(&all).check().retry_after().map(|wait| (key, wait));
+    let (neighbour, wait) = (2..10_000).find_map(told).expect("one of so many");
+    assert_eq!(wait, Duration::from_secs(2));
+    assert_eq!(all.peek_n(0).remaining(), 100, "nothing was taken of the other");
+    clock.advance(wait);
+    assert!(each.key(&neighbour).and(&all).allow());
+}

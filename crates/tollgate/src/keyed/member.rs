@@ -436,11 +436,10 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                     return Ok(None);
                 };
                 drawn.now = present;
-                let has_room = !drawn.is_new()
-                    || common.at_cap == AtCap::Evict
-                    || shard.has_room_for(common, print, present);
-                let refusal = || Decision::refusal(decision.limit(), Some(Duration::ZERO));
-                Ok(Some((if has_room { decision } else { refusal() }, drawn)))
+                let needs_room = drawn.is_new() && common.at_cap != AtCap::Evict;
+                let full = if needs_room { shard.is_full_for(common, print, present) } else { None };
+                let decision = full.map_or(decision, |full| full.refusal(decision.limit()));
+                Ok(Some((decision, drawn)))
             })?;
             match drawn {
                 Some(drawn) => return Ok(drawn),

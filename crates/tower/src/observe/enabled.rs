@@ -33,11 +33,16 @@ pub(crate) struct Watch(Tick);
 
 impl Default for Watch {
     fn default() -> Self {
-        Self(CLOCK.now())
+        Self::start()
     }
 }
 
 impl Watch {
+    #[inline]
+    pub(crate) fn start() -> Self {
+        Self(CLOCK.now())
+    }
+
     /// `tollgate_decision_duration_seconds`, by domain and protocol.
     pub(super) fn stop(&self, domain: &Arc<str>) {
         let took = CLOCK.now().since(self.0);

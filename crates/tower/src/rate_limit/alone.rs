@@ -28,7 +28,7 @@ impl<S: Store> Rules<S> {
         else {
             return Err(self.judge_read(head));
         };
-        let watch = Watch::default();
+        let watch = Watch::start();
         let key = limit.key.value(head, &self.plan.options.clients);
         let Some(key) = key.as_deref() else { return Err(self.judge_read(head)) };
         let cost = limit.cost.first(head);

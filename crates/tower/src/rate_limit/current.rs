@@ -1,9 +1,10 @@
 //! The rules that are in force.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 #[cfg(feature = "policy")]
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use tollgate::store::Store;
 
 use super::rules::Rules;
@@ -24,7 +25,7 @@ impl<S: Store> Current<S> {
     }
 
     #[inline]
-    pub(super) fn rules(&self) -> &Arc<Rules<S>> {
+    pub(super) fn rules(&self) -> impl Deref<Target = Arc<Rules<S>>> {
         &self.rules
     }
 }
@@ -36,7 +37,7 @@ impl<S: Store> Current<S> {
     }
 
     #[inline]
-    pub(super) fn rules(&self) -> Guard<Arc<Rules<S>>> {
+    pub(super) fn rules(&self) -> impl Deref<Target = Arc<Rules<S>>> {
         self.rules.load()
     }
 

@@ -14,10 +14,10 @@ use crate::keyed::segment::Segment;
 const LINES_PER_EVICTION: usize = 16;
 
 impl<A: Algorithm> Shard<A> {
-    /// Whether there is room for a new key, or could be made. Asked where nobody who counts [is forgotten](AtCap).
-    pub(crate) fn has_room_for(&mut self, common: &Common<A>, print: u64, now: Tick) -> bool {
+    /// Why there is no room for a new key and none can be made, if so. Asked where nobody who counts [is forgotten](AtCap).
+    pub(crate) fn is_full_for(&mut self, common: &Common<A>, print: u64, now: Tick) -> Option<Full> {
         let number = self.up_to_date(print);
-        self.make_room(common, number, now).is_ok()
+        self.make_room(common, number, now).err()
     }
 
     /// Makes room for one more key in a segment.
@@ -48,7 +48,7 @@ impl<A: Algorithm> Shard<A> {
             AtCap::Share => Answer::Overflows,
             AtCap::Evict | AtCap::Refuse => {
                 self.counts.refused += 1;
-                Answer::Refused(Decision::refusal(limit, full.next_idle))
+                Answer::Refused(full.refusal(limit))
             }
         }
     }
@@ -117,9 +117,16 @@ impl<A: Algorithm> Shard<A> {
 
 /// There is no room, and nothing idle.
 #[derive(Debug)]
-pub(super) struct Full {
+pub(crate) struct Full {
     /// When something will be, if that is known.
     next_idle: Option<Duration>,
+}
+
+impl Full {
+    /// What a key with such a limit is told.
+    pub(crate) fn refusal(&self, limit: u64) -> Decision {
+        Decision::refusal(limit, self.next_idle)
+    }
 }
 
 /// Somebody who could be evicted. The greatest goes first.
