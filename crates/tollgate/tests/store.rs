@@ -377,6 +377,19 @@ fn too_many_different_quotas_are_an_error_and_not_a_leak() {
     assert!(take(&store, &other, "k", 3), "also in other limits");
 }
 
+#[test]
+fn quotas_that_callers_bring_along_leave_room_for_others() {
+    let store = MemoryStore::builder().clock(ManualClock::new()).max_quotas(6).build();
+    let written = |number: u64| store.open(&Rule::new("d", "n", Quota::per_hour(number)));
+    let brought = |number: u64| store.open(&Rule::new("own", "n", Quota::per_hour(number)).brought());
+    let is_open = |limit: &Limit| store.decide(Mode::Peek, &[Hit::new(limit, b"k")]).into_inner().is_ok();
+    assert!((1..=3).all(|number| is_open(&brought(number))));
+    assert!(!is_open(&brought(4)), "that is half");
+    assert!((4..=6).all(|number| is_open(&written(number))));
+    assert!(is_open(&brought(6)), "what is known anyway");
+    assert!(!is_open(&written(7)));
+}
+
 // Bounds.
 
 #[test]

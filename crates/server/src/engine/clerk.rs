@@ -140,9 +140,9 @@ impl<S: Store> Clerk<S> {
         let is_it = |rule: &Rule| {
             rule.quotas() == [quota] && rule.domain() == family && rule.name() == name && rule.kind() == kind
         };
-        let place = self
-            .known(is_it)
-            .unwrap_or_else(|| self.open_new(family, Rule::new(family, name, quota).with_kind(kind)));
+        let place = self.known(is_it).unwrap_or_else(|| {
+            self.open_new(family, Rule::new(family, name, quota).with_kind(kind).brought())
+        });
         Arc::clone(&self.opened[place])
     }
 
@@ -248,7 +248,11 @@ impl Own {
 
     fn rule(self) -> Rule {
         let Self { family, quota, is_floating } = self;
-        if is_floating { Rule::floating(family, family, quota) } else { Rule::new(family, family, quota) }
+        if is_floating {
+            Rule::floating(family, family, quota)
+        } else {
+            Rule::new(family, family, quota).brought()
+        }
     }
 
     /// Whether a rule is one of this family, with whichever quota.

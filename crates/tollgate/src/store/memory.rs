@@ -235,6 +235,7 @@ impl<C: Clock> Store for MemoryStore<C> {
     fn open(&self, rule: &Rule) -> MemoryLimit<C> {
         let table = self.table(Sort::of(rule));
         let most = self.shared.options.max_quotas;
+        let most = if rule.is_brought() { most / 2 } else { most };
         let has_room = rule.quotas().iter().all(|quota| table.may_have(*quota, most));
         let quotas = if has_room { rule.quotas() } else { &[] };
         let tier = |(index, quota): (usize, &Quota)| Tier {

@@ -29,13 +29,14 @@ pub struct Rule {
     /// Of sub-windows; zero for all others.
     parts: u32,
     is_floating: bool,
+    is_brought: bool,
 }
 
 impl Rule {
     /// A token bucket of that name in that domain.
     pub fn new(domain: impl Into<Arc<str>>, name: impl Into<Arc<str>>, quota: Quota) -> Self {
         let (domain, name, kind) = (domain.into(), name.into(), Kind::TokenBucket);
-        Self { domain, name, quotas: vec![quota], kind, parts: 0, is_floating: false }
+        Self { domain, name, quotas: vec![quota], kind, parts: 0, is_floating: false, is_brought: false }
     }
 
     /// A token bucket whose quota every caller brings along: it says how this hit is decided, and not which limit it is.
@@ -84,6 +85,30 @@ impl Rule {
     pub fn with_sub_windows(self, parts: u32) -> Self {
         let parts = SubWindows::new(Quota::UNLIMITED).parts(parts).part_count();
         Self { kind: Kind::SubWindows, parts, ..self }
+    }
+
+    /// The same, brought along by a caller, who may choose any quota. A store that [remembers](super::MemoryStoreBuilder::max_quotas)
+    /// only so many lets callers choose half of them: there is always room for those that others wrote.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::Quota;
+    /// use tollgate::store::{Hit, MemoryStore, Mode, Rule, Store};
+    ///
+    /// let store = MemoryStore::builder().max_quotas(2).build();
+    /// let brought = [1, 2].map(|count| store.open(&Rule::new("api", "own", Quota::per_hour(count)).brought()));
+    /// let written = store.open(&Rule::new("api", "all", Quota::per_hour(3)));
+    /// let allows = |limit| store.decide(Mode::Take, &[Hit::new(limit, b"ann")]).into_inner().is_ok();
+    /// assert_eq!([allows(&brought[0]), allows(&brought[1]), allows(&written)], [true, false, true]);
+    /// ```
+    #[must_use]
+    pub fn brought(self) -> Self {
+        Self { is_brought: true, ..self }
+    }
+
+    /// Whether a caller [brought it along](Self::brought).
+    pub fn is_brought(&self) -> bool {
+        self.is_brought
     }
 
     /// What it belongs to.

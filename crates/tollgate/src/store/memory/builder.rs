@@ -85,8 +85,8 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     }
 
     /// Opens limits with at most so many different quotas for each algorithm; hits on further ones are errors. A quota is
-    /// remembered for good, in less than two hundred bytes, and in some protocols strangers may choose it. The default is
-    /// 65 536.
+    /// remembered for good, in less than two hundred bytes. Those that callers [bring along](super::Rule::brought) may be
+    /// half of them. The default is 65 536.
     pub fn max_quotas(self, quotas: u32) -> Self {
         self.with(|options| options.max_quotas = quotas)
     }
