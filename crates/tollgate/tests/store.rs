@@ -393,6 +393,23 @@ fn quotas_that_callers_bring_along_leave_room_for_others() {
 // Bounds.
 
 #[test]
+fn whoever_has_used_all_is_remembered_beside_limits_that_fill_the_store() {
+    for cap in [100, 1_000, 10_000] {
+        let store = MemoryStore::builder().clock(ManualClock::new()).max_keys(cap).build();
+        let others = store.open(&Rule::floating("others", "own", SLOW));
+        let limit = store.open(&Rule::new("d", "n", Quota::per_hour(5)));
+        let sort = store.open(&Rule::new("d", "n", SLOW).with_kind(Kind::SlidingLog));
+        assert!((0..2 * cap).all(|key| take(&store, &others, &key.to_string(), 1)));
+        assert!(take(&store, &sort, "one", 1));
+        let abusers: Vec<String> = (0..10).map(|number| format!("abuser {number}")).collect();
+        assert!(abusers.iter().all(|abuser| take(&store, &limit, abuser, 5)));
+        assert!((0..20 * cap).all(|key| take(&store, &limit, &key.to_string(), 1)));
+        let forgotten = abusers.iter().filter(|abuser| take(&store, &limit, abuser, 1)).count();
+        assert_eq!(forgotten, 0, "of a store for {cap}");
+    }
+}
+
+#[test]
 fn a_full_store_refuses_new_keys_or_forgets_the_least_used() {
     for (at_cap, wanted) in [(AtCap::Refuse, 100), (AtCap::Share, 100), (AtCap::Evict, 1_000)] {
         let store = MemoryStore::builder().clock(ManualClock::new()).max_keys(100).at_cap(at_cap).build();

@@ -125,9 +125,12 @@ impl Room {
             })
     }
 
-    /// Whether there are more keys than there should be, because others needed their share of them.
+    /// Whether there are more keys than there should be, because others needed their share of them, and it is for this one to
+    /// give way.
     pub(crate) fn is_over(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.keys.load(Ordering::Relaxed) > pool.most_keys)
+        self.pool.as_ref().is_some_and(|pool| {
+            pool.keys.load(Ordering::Relaxed) > pool.most_keys && self.keys() > pool.share().0
+        })
     }
 
     pub(crate) fn added(&self) {
