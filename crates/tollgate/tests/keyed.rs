@@ -406,6 +406,10 @@ mod at_the_cap {
         let refused = limiter.check(&100);
         assert_eq!(refused.retry_after(), Some(Duration::from_secs(2)), "when a slot is free");
         assert_eq!((limiter.len(), limiter.stats().refused), (100, 1));
+        assert_eq!(limiter.peek(&100), refused);
+        assert!(limiter.peek_n(&100, 0).is_allowed(), "nothing is always allowed");
+        assert!(limiter.charge(&5, 1) && !limiter.charge(&100, 1), "who is not known is not charged");
+        assert_eq!(limiter.stats().refused, 2, "which is counted");
         assert!(limiter.allow(&5), "who is known is served");
         limiter.clock().advance(Duration::from_secs(3));
         assert!(limiter.allow(&100));

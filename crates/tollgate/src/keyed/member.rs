@@ -232,7 +232,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
             Some(receipt) if actual > cost => {
                 self.limiter.charge_known(self.print, receipt.plan, actual - cost, now);
             }
-            None if cost == 0 && actual > 0 => self.limiter.charge_at(self.key, actual, now),
+            None if cost == 0 && actual > 0 => _ = self.limiter.charge_at(self.key, actual, now),
             Some(_) | None => {} // nothing to put right, or nothing is counted because nothing is limited
         }
     }

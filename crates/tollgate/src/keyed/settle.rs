@@ -13,15 +13,16 @@ use crate::queue::Epoch;
 use crate::sync::lock;
 
 impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
-    /// Counts `n` that happened anyway, whether they fit or not; those who come later wait until they are paid off.
-    pub fn charge(&self, key: &K, n: u64) {
-        self.charge_at(key, n, self.now());
+    /// Counts `n` that happened anyway, whether they fit or not; those who come later wait until they are paid off. Whether it
+    /// is remembered: not if the key is new to a full store that [refuses](crate::AtCap::Refuse) it.
+    pub fn charge(&self, key: &K, n: u64) -> bool {
+        self.charge_at(key, n, self.now())
     }
 
     /// [`charge`](Self::charge) at an explicit time.
-    pub fn charge_at(&self, key: &K, n: u64, now: Tick) {
+    pub fn charge_at(&self, key: &K, n: u64, now: Tick) -> bool {
         let now = self.tick(now);
-        self.charge_elsewhere(self.on_shard(key, now, Ask::now(n), Shard::charge), n, now);
+        self.charge_elsewhere(self.on_shard(key, now, Ask::now(n), Shard::charge), n, now)
     }
 
     /// Charges a key of which only the fingerprint is at hand.
@@ -35,13 +36,15 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         self.charge_elsewhere(answer, extra, now);
     }
 
-    /// Charges where the key's state is, if that is not the table.
-    fn charge_elsewhere(&self, answer: Result<Answer, OwnLimiter<A, C>>, extra: u64, now: Tick) {
+    /// Charges where the key's state is, if that is not the table. Whether it is remembered.
+    fn charge_elsewhere(&self, answer: Result<Answer, OwnLimiter<A, C>>, extra: u64, now: Tick) -> bool {
         match answer {
+            Ok(Answer::Refused(_)) => return false,
             Ok(Answer::Overflows) => lock(&self.store.rest).charge(extra, now),
             Ok(_) => {}
             Err(limiter) => limiter.charge_at(extra, now),
         }
+        true
     }
 
     pub(super) fn give_back(&self, print: u64, receipt: Receipt, amount: u64, now: Tick) {

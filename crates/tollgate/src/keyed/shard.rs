@@ -477,7 +477,7 @@ impl<A: Algorithm> Shard<A> {
         self.put(common, print, state, plan, Tick::ZERO);
     }
 
-    /// What [`take`](Self::take) would decide, if there is room.
+    /// What [`take`](Self::take) would decide; if all new keys share one state, as if there were room.
     pub(crate) fn peek(&mut self, common: &Common<A>, query: Query) -> Answer {
         let number = self.up_to_date(query.print);
         let segment = &self.segments[number];
@@ -489,7 +489,12 @@ impl<A: Algorithm> Shard<A> {
             (None, Some(plan)) => {
                 let now = query.now.max(self.swept_at);
                 let (algorithm, state) = self.unseen(common, plan, now);
-                algorithm.decide(&state, now, query.ask).decision
+                let decision = algorithm.decide(&state, now, query.ask).decision;
+                let needs_room = common.at_cap == AtCap::Refuse && query.ask.cost() > 0;
+                if needs_room && let Err(full) = self.make_room(common, number, query.now) {
+                    return Answer::Refused(full.refusal(decision.limit()));
+                }
+                decision
             }
             (None, None) => return Answer::NeedsPlan,
         };

@@ -54,7 +54,7 @@ pub(super) fn use_at_random(limiter: &Any, rng: &mut Rng, steps: u32) {
         limiter.clock().advance(pause(rng));
         let (key, cost) = (rng.u64(..KEYS), rng.u64(..4));
         match rng.u8(..12) {
-            0 => limiter.charge(&key, cost),
+            0 => _ = limiter.charge(&key, cost),
             1 => reserved.extend(limiter.reserve_within(&key, cost, secs(5))),
             2 if !reserved.is_empty() => reserved.swap_remove(rng.usize(..reserved.len())).settle(1),
             3 if rng.u8(..4) == 0 => limiter.sweep(),

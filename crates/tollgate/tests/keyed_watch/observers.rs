@@ -28,7 +28,7 @@ fn ask(limiter: &Bucket<u64>, rng: &mut Rng, keys: u64, seen: &mut HashMap<u64, 
                 reserved.settle(rng.u64(..6));
             }
         }
-        5 => limiter.charge(&key, n),
+        5 => _ = limiter.charge(&key, n),
         6 => limiter.clock().advance(Duration::from_millis(rng.u64(..200))),
         _ if rng.u8(..16) == 0 => limiter.sweep(),
         _ => drop((limiter.peek_n(&key, n), limiter.reset(&key))),

@@ -185,8 +185,8 @@ impl<'a, C: Clock> Asked<'a, C> {
     }
 
     fn charge(&self, now: Tick) -> Decision {
-        self.opened.table.charge_at(&self.owner, self.cost, now);
-        self.facts(now)
+        let is_remembered = self.opened.table.charge_at(&self.owner, self.cost, now);
+        if is_remembered { self.facts(now) } else { self.peek(now, true) } // which says that there is no room
     }
 
     fn refund(&self, now: Tick) -> Decision {

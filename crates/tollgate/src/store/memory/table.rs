@@ -193,8 +193,9 @@ impl<C: Clock> Table<C> {
         each_or_times!(self, limiter => limiter.peek_within_at(owner, cost, patience, now))
     }
 
-    pub(super) fn charge_at(&self, owner: &Owner, cost: u64, now: Tick) {
-        each_or_times!(self, limiter => limiter.charge_at(owner, cost, now));
+    /// Whether it is remembered.
+    pub(super) fn charge_at(&self, owner: &Owner, cost: u64, now: Tick) -> bool {
+        each_or_times!(self, limiter => limiter.charge_at(owner, cost, now))
     }
 
     pub(super) fn refund_at(&self, owner: &Owner, cost: u64, now: Tick) {

@@ -42,9 +42,10 @@ impl<C: Clock> Times<C> {
             .step_at(owner, now, |time, now| Step { change: None, ..self.bucket.decide(time, now, ask) })
     }
 
-    pub(super) fn charge_at(&self, owner: &Owner, cost: u64, now: Tick) {
-        let _ =
-            self.states.step_at(owner, now, |time, now| self.after(self.bucket.charge(time, cost, now), now));
+    /// Whether it is remembered.
+    pub(super) fn charge_at(&self, owner: &Owner, cost: u64, now: Tick) -> bool {
+        let step = |time: &u64, now| self.after(self.bucket.charge(time, cost, now), now);
+        self.states.step_at(owner, now, step).is_admitted()
     }
 
     pub(super) fn refund_at(&self, owner: &Owner, cost: u64, now: Tick) {
