@@ -303,7 +303,7 @@ impl Shared {
         loop {
             let taken = self.update(|word| {
                 let fits = n <= word.available() && !word.has(unless | HELD);
-                fits.then_some(Word(word.0 + n))
+                fits.then(|| Word(word.0 + n))
             });
             if taken || !self.word().has(HELD) {
                 return taken;

@@ -47,7 +47,7 @@ pub(crate) use names::{Entry, Sketch};
 pub use observer::{Evicted, Observer};
 pub use reservation::KeyedReservation;
 use reservation::Slot;
-use shard::{Answer, Shard};
+use shard::Answer;
 pub use snapshot::{SnapshotError, SnapshotProblem};
 use store::Store;
 pub use sweeper::Sweeper;
@@ -217,17 +217,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`peek_n`](Self::peek_n) at an explicit time.
     pub fn peek_n_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        self.peek_within_at(key, n, Duration::ZERO, now)
+        self.foresee(key, Ask::now(n), true, now)
     }
 
     /// What [`reserve_within`](Self::reserve_within) would answer, taking nothing.
     pub fn peek_within_at(&self, key: &K, n: u64, longest_wait: Duration, now: Tick) -> Decision {
-        let (ask, now) = (Ask::within(n, longest_wait), self.tick(now));
-        match self.on_shard(key, now, ask, Shard::peek) {
-            Ok(Answer::Decided(decision, _) | Answer::Refused(decision)) => decision,
-            Ok(_) => unreachable!("a look needs no room"),
-            Err(limiter) => limiter.peek_within_at(n, longest_wait, now),
-        }
+        self.foresee(key, Ask::within(n, longest_wait), false, now)
     }
 
     /// Takes one, now or for the first moment it can be had.

@@ -149,7 +149,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
 
     /// [`peek_n`](Self::peek_n) at an explicit time.
     pub fn peek_n_at(&self, n: u64, now: Tick) -> Decision {
-        self.peek_within_at(n, Duration::ZERO, now)
+        self.peek_within_at(n, self.shared.cell.algorithm().patience(), now)
     }
 
     /// What [`reserve_within`](Self::reserve_within) would answer, taking nothing.

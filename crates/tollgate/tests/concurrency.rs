@@ -157,6 +157,23 @@ fn what_can_never_be_had_is_refused_and_a_pause_is_not_never() {
 }
 
 #[test]
+fn any_number_is_answered() {
+    for n in [1 << 31, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
+        for size in [1, 3, ConcurrencyLimit::MOST] {
+            let limit = ConcurrencyLimit::new(size);
+            let held = limit.try_acquire();
+            assert!(held.is_some() && limit.try_acquire_n(n).is_none());
+            if n > size {
+                assert_eq!(refused(limit.acquire_n(n)), WaitError::Never { cost: n, limit: size });
+            }
+        }
+        let paused = ConcurrencyLimit::new(0);
+        drop(Waiting::new(paused.acquire_n(n)));
+        assert!(paused.try_acquire_n(n).is_none());
+    }
+}
+
+#[test]
 fn closing_ends_all_waiting() {
     let limit = ConcurrencyLimit::new(1);
     let held = limit.try_acquire().unwrap();

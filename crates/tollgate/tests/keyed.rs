@@ -417,13 +417,32 @@ mod at_the_cap {
     }
 
     #[test]
+    fn a_new_key_is_not_refused_for_ever_where_nobody_is_in_its_way() {
+        for seed in 0..50 {
+            let limiter = capped(2, AtCap::Refuse);
+            let mut keys = seed * 1_000..;
+            let known = keys.by_ref().filter(|key| limiter.allow(key)).take(2).count();
+            assert_eq!(known, 2);
+            let refused = keys.find(|key| !limiter.allow(key)).expect("it is full, sooner or later");
+            assert!(!limiter.check(&refused).is_never());
+            assert!(limiter.len() <= 3, "one for each shard that has nobody");
+            limiter.clock().advance(Duration::from_secs(60));
+            assert!(limiter.allow(&refused), "all others are idle");
+        }
+    }
+
+    #[test]
     fn new_keys_share_one_state() {
         let limiter = capped(100, AtCap::Share);
         for key in 0..100 {
             assert!(limiter.allow_n(&key, 2));
         }
-        let passed = (100..200).filter(|key| limiter.allow(key)).count();
-        assert_eq!(passed, 4, "one burst for all of them");
+        let foreseen = |key: &u64| {
+            let seen = limiter.peek(key);
+            assert_eq!(seen, limiter.check(key));
+            seen.is_allowed()
+        };
+        assert_eq!((100..200).filter(foreseen).count(), 4, "one burst for all of them");
         assert_eq!((limiter.len(), limiter.stats().overflowed), (100, 100));
         assert_eq!((limiter.stats().admitted, limiter.stats().denied), (104, 96));
     }
@@ -437,7 +456,7 @@ mod at_the_cap {
         }
         let stats = limiter.stats();
         assert_eq!((stats.admitted, stats.denied), (0, 0), "nobody asked anything");
-        assert_eq!(stats.refused, 98);
+        assert_eq!(stats.refused + limiter.len() as u64, 99);
     }
 
     #[test]

@@ -271,10 +271,13 @@ fn a_key_that_finds_no_room_is_told_when_there_will_be() {
     let all = Limiter::builder(Quota::per_second(100)).clock(clock.clone()).build();
     assert!(each.allow_n(&1, 2));
     // Somebody in the same part of the store, who sees when the one who is there will be idle.
-    let told = |key: u64| each.key(&key).and(&all).check().retry_after().map(|wait| (key, wait));
-    let (neighbour, wait) = (2..10_000).find_map(told).expect("one of so many");
+    let refused =
+        |key: u64| Some((key, each.key(&key).and(&all).check())).filter(|(_, said)| !said.is_allowed());
+    let (neighbour, said) = (2..10_000).find_map(refused).expect("one of so many");
+    let (wait, left) = (said.retry_after().expect("somebody will be idle"), all.peek_n(0).remaining());
     assert_eq!(wait, Duration::from_secs(2));
-    assert_eq!(all.peek_n(0).remaining(), 100, "nothing was taken of the other");
+    assert!(!each.key(&neighbour).and(&all).allow());
+    assert_eq!(all.peek_n(0).remaining(), left, "nothing was taken of the other");
     clock.advance(wait);
     assert!(each.key(&neighbour).and(&all).allow());
 }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Clock, CoarseClock, Kind, LeakyBucket, Limiter, ManualClock, MonotonicClock, Quota, Sometimes, Tick,
-    Verdict,
+    Clock, CoarseClock, KeyedLimiter, Kind, LeakyBucket, Limiter, ManualClock, MonotonicClock, Quota,
+    Sometimes, Tick, Verdict,
 };
 
 fn manual(quota: Quota) -> (Limiter<tollgate::TokenBucket, ManualClock>, ManualClock) {
@@ -31,6 +31,22 @@ fn a_decision_tells_all() {
 }
 
 #[test]
+fn a_look_says_what_a_check_then_says() {
+    for kind in Kind::ALL {
+        let (clock, mut rng) = (ManualClock::new(), fastrand::Rng::with_seed(4));
+        let quota = Quota::per_second(7).burst(3);
+        let one = Limiter::builder(quota).kind(kind).clock(clock.clone()).build();
+        let each = KeyedLimiter::<u64>::builder(quota).kind(kind).clock(clock.clone()).build();
+        for step in 0..500 {
+            let n = rng.u64(..3);
+            assert_eq!(one.peek_n(n), one.check_n(n), "{kind:?}, step {step}");
+            assert_eq!(each.peek_n(&1, n), each.check_n(&1, n), "{kind:?}, step {step}, of a key");
+            clock.advance(millis(rng.u64(..200)));
+        }
+    }
+}
+
+#[test]
 fn retry_after_is_true_to_the_nanosecond_for_every_algorithm() {
     for kind in Kind::ALL {
         for quota in [Quota::per_second(7).burst(3), Quota::per_minute(17).burst(2), Quota::per_second(3)] {
@@ -38,7 +54,7 @@ fn retry_after_is_true_to_the_nanosecond_for_every_algorithm() {
             let mut now = Tick::from_nanos(123_456_789);
             for _ in 0..20 {
                 while limiter.allow_at(now) {}
-                let wait = limiter.peek_at(now).retry_after().expect("it refills");
+                let wait = limiter.peek_within_at(1, Duration::ZERO, now).retry_after().expect("it refills");
                 let early = Tick::from_nanos((now + wait).as_nanos() - 1);
                 assert!(!limiter.allow_at(early), "{kind} {quota}: not one nanosecond sooner");
                 now = now + wait;

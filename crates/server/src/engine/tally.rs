@@ -71,7 +71,10 @@ impl Tally {
     #[inline]
     pub(super) fn count(&self, outcome: Outcome, cost: u64, is_near: bool) {
         self.calls[outcome as usize].fetch_add(1, Ordering::Relaxed);
-        self.hits[outcome as usize].fetch_add(cost, Ordering::Relaxed);
+        let hits = &self.hits[outcome as usize];
+        if hits.fetch_add(cost, Ordering::Relaxed).checked_add(cost).is_none() {
+            hits.store(u64::MAX, Ordering::Relaxed); // callers name any cost, and a count that falls looks like a restart
+        }
         if is_near {
             self.near.fetch_add(1, Ordering::Relaxed);
         }
@@ -90,5 +93,20 @@ impl Tally {
     /// How many calls were allowed that left less than a fifth.
     pub fn near(&self) -> u64 {
         self.near.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_calls_cost_is_counted_to_the_end_and_never_falls() {
+        let tally = Tally::default();
+        for (cost, together) in [(7, 7), (u64::MAX - 7, u64::MAX), (5, u64::MAX), (u64::MAX, u64::MAX)] {
+            tally.count(Outcome::Denied, cost, false);
+            assert_eq!(tally.hits(Outcome::Denied), together);
+        }
+        assert_eq!((tally.calls(Outcome::Denied), tally.hits(Outcome::Allowed)), (4, 0));
     }
 }

@@ -14,7 +14,10 @@ use super::meter::Meter;
 use crate::engine::{Engine, Outcome, PolicyStatus, Tallied, Tally};
 
 const DECISIONS: Family = Family::new("tollgate_decisions", "Calls, as each limit saw them end");
-const HITS: Family = Family::new("tollgate_hits", "What the calls cost together");
+const HITS: Family = Family::new(
+    "tollgate_hits",
+    "What the calls cost together when they were decided; what is charged, given back or settled later is not in it",
+);
 const NEAR: Family = Family::new("tollgate_near_limit", "Calls that were allowed and left less than a fifth");
 const DURATION: Family =
     Family::new("tollgate_decision_duration_seconds", "From a call's last byte to its answer");

@@ -1,15 +1,18 @@
 //! `TG.ALLOW`: yes or no, by a limit that comes with the call.
 
-use tollgate::Quota;
 use tollgate::store::{Mode, Store};
+use tollgate::{Kind, Quota, QuotaError};
 
 use super::reply::{Quoted, Replies};
 use super::request::Arguments;
 use super::session::{MAX_KEY_BYTES, check_key, number, wrong_count};
-use crate::engine::{Clerk, Own};
+use crate::engine::{Clerk, Own, Subject};
 
 /// Whose limits they are, and under which name they are counted.
 const TG_ALLOW: &str = "tg.allow";
+
+/// The longest limit that is read, in bytes.
+const LONGEST_LIMIT: usize = 100;
 
 /// The limit that a caller wrote last, and will mostly write again: it need not be read twice.
 #[derive(Debug, Default)]
@@ -26,9 +29,11 @@ impl Remembered {
 
     #[cold]
     fn read_new(&mut self, text: &[u8]) -> Result<Quota, String> {
-        let readable = std::str::from_utf8(text)
-            .map_err(|_| format!("a limit is written as 10/s or 600/min burst 50, not '{}'", Quoted(text)))?;
-        let quota: Quota = readable.parse().map_err(|error: tollgate::QuotaError| error.to_string())?;
+        let readable = std::str::from_utf8(text).ok().filter(|text| text.len() <= LONGEST_LIMIT);
+        let Some(readable) = readable else {
+            return Err(format!("a limit is written as 10/s or 600/min burst 50, not '{}'", Quoted(text)));
+        };
+        let quota: Quota = readable.parse().map_err(|error: QuotaError| error.to_string())?;
         self.0 = Some((text.into(), quota));
         Ok(quota)
     }
@@ -58,6 +63,32 @@ pub(super) async fn allow<S: Store>(
     };
     let decision = clerk.decide_own(Mode::Take, Own::fixed(TG_ALLOW, quota), key, cost).await;
     replies.boolean(decision.is_admitted());
+}
+
+/// `TG.RESET ALLOW key limit`: 1 if there was something to forget.
+pub(super) async fn reset<S: Store>(
+    clerk: &mut Clerk<S>,
+    remembered: &mut Remembered,
+    arguments: Arguments<'_>,
+    replies: &mut Replies,
+) {
+    let Some((key, limit, _)) = words(arguments.from(1)) else {
+        return wrong_count("tg.reset", replies);
+    };
+    let quota = match remembered.read(limit) {
+        Ok(quota) => quota,
+        Err(why) => return replies.error(format_args!("ERR {why}")),
+    };
+    let opened = clerk.open(TG_ALLOW, TG_ALLOW, Kind::TokenBucket, quota);
+    match clerk.engine().reset(&Subject::Limit(&opened, key)).await {
+        Ok(resets) => replies.integer(i64::from(resets.iter().any(|reset| reset.was_known))),
+        Err(error) => replies.error(format_args!("ERR {error}")),
+    }
+}
+
+/// Whether what [`allow`] counted is to be reset: `ALLOW` and two more words are no fields with values.
+pub(super) fn is_reset(arguments: Arguments<'_>) -> bool {
+    arguments.len() == 4 && arguments.get(1) == Some(b"ALLOW")
 }
 
 /// What [`allow`] answers, if there is nothing to complain about and the store can tell at once. `None` says nothing and did

@@ -83,8 +83,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
         let mut waiting = pin!(stop.wait());
         let mut watch = Watch::new(self.patience.idle);
         loop {
-            let is_last = stop.is_due();
-            let event = if is_last {
+            let event = if stop.is_due() {
                 self.receive(ready(()), &mut watch).await
             } else {
                 self.receive(waiting.as_mut(), &mut watch).await
@@ -108,8 +107,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
             match next {
                 Next::Close => break,
                 Next::Hang => return self.hang_up().await,
-                _ if is_last => break,
-                _ => {}
+                _ => {} // if no more should be begun, on to whatever has come meanwhile
             }
         }
         let _ = self.stream.shutdown().await; // from which nobody can keep us

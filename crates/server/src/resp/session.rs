@@ -152,6 +152,9 @@ impl Session {
             b"TG.CHECK" => check::check(clerk, self.scopes, arguments, replies).await,
             b"TG.ALLOW" => allow::allow(clerk, &mut self.limit, arguments, replies).await,
             b"TG.SETTLE" => check::settle(clerk, arguments, replies).await,
+            b"TG.RESET" if allow::is_reset(arguments) => {
+                allow::reset(clerk, &mut self.limit, arguments, replies).await;
+            }
             b"TG.RESET" => check::reset(clerk, arguments, replies).await,
             b"TG.LIMITS" => check::limits(clerk, arguments, replies),
             b"INFO" => server::info(clerk, replies).await,

@@ -42,7 +42,8 @@ pub(super) async fn cl_throttle<S: Store>(
         return replies.error(NEEDS_SETTLE);
     }
     let Some(cell) = Cell::new(max_burst.saturating_add(1), count, period, quantity) else {
-        return replies.error("Cell error: Store error: Zero rates are not supported");
+        let wrong = if count > 0 && period > 0 { "Rates above 1000000000 per second" } else { "Zero rates" };
+        return replies.error(format_args!("Cell error: Store error: {wrong} are not supported"));
     };
     tell_as_cell(&decide(clerk, CL_THROTTLE, key, cell).await, replies);
 }

@@ -224,6 +224,16 @@ fn a_limit_that_comes_with_the_call_answers_yes_or_no() {
     }
     serving.clock.advance(Duration::from_secs(30));
     assert_eq!(caller.say("TG.ALLOW ann 2/min"), yes);
+    assert_eq!(caller.say("TG.ALLOW ann 2/min"), no);
+    for (line, told) in [
+        ("TG.RESET ALLOW ann 7/min", &no),
+        ("TG.RESET ALLOW nobody 2/min", &no),
+        ("TG.RESET ALLOW ann 2/min", &yes),
+        ("TG.RESET ALLOW ann 2/min", &no),
+        ("TG.ALLOW ann 2/min 2", &yes),
+    ] {
+        assert_eq!(&caller.say(line), told, "{line}");
+    }
     caller.say("HELLO 3");
     assert_eq!(caller.say("TG.ALLOW ann 2/min"), Reply::Boolean(false));
     assert_eq!(caller.say("TG.ALLOW cid 2/min"), Reply::Boolean(true));
@@ -313,6 +323,7 @@ fn mistakes_decide_nothing() {
     let serving = Serving::by(POLICY);
     let mut caller = serving.caller();
     let long = format!("TG.ALLOW {} 1/s", "k".repeat(1_025));
+    let endless = format!("TG.ALLOW k {}", "1".repeat(60_000));
     let cost = |cost: &str| {
         format!("ERR the cost must be a whole number from 0 to 18446744073709551615, not '{cost}'")
     };
@@ -328,6 +339,11 @@ fn mistakes_decide_nothing() {
             "ERR quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s",
         ),
         ("TG.ALLOW k \u{fffd}", "ERR quota \"\u{fffd}\": expected a number such as 10, found \"\u{fffd}\""),
+        (&endless, &format!("ERR a limit is written as 10/s or 600/min burst 50, not '{}'", "1".repeat(128))),
+        (
+            "TG.RESET ALLOW k 10",
+            "ERR quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s",
+        ),
         (&long, "ERR a key of 1025 bytes is too long: at most 1024 are allowed"),
         ("TG.CHECK", "ERR wrong number of arguments for 'tg.check' command"),
         ("TG.CHECK ip", "ERR field 'ip' has no value"),

@@ -175,9 +175,9 @@ impl Asked {
         let mut words = vec![&b"TG.CHECK"[..]];
         match self.mode {
             Mode::Peek => words.push(b"PEEK"),
-            Mode::Count => words.push(b"count"),
+            Mode::Count => words.push(b"COUNT"),
             Mode::Charge => words.push(b"CHARGE"),
-            Mode::Refund => words.push(b"refund"),
+            Mode::Refund => words.push(b"REFUND"),
             _ => {}
         }
         if self.cost != 1 {

@@ -101,7 +101,7 @@ impl World {
 
     fn by_resp(&mut self, asked: Asked) -> bool {
         let (name, key, cost) = (LIMITS[asked.limit].0, asked.key, asked.cost);
-        let mode = word(asked.mode).unwrap_or_default();
+        let mode = word(asked.mode).unwrap_or_default().to_uppercase();
         let line = format!("TG.CHECK DOMAIN d COST {cost} {mode} FIELDS {name} {key}\r\nPING\r\n");
         self.stream.get_mut().write_all(line.as_bytes()).unwrap();
         let lines = self.stream.by_ref_lines();

@@ -89,6 +89,20 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         }
     }
 
+    /// Decides, and takes nothing.
+    pub(super) fn foresee(&self, key: &K, ask: Ask, is_patient: bool, now: Tick) -> Decision {
+        let now = self.tick(now);
+        let peek = |shard: &mut Shard<A>, common: &Common<A>, query| {
+            shard.peek(common, Query { is_patient, ..query })
+        };
+        match self.on_shard(key, now, ask, peek) {
+            Ok(Answer::Decided(decision, _) | Answer::Refused(decision)) => decision,
+            Ok(_) => lock(&self.store.rest).peek(now, ask, is_patient),
+            Err(limiter) if is_patient => limiter.peek_n_at(ask.cost(), now),
+            Err(limiter) => limiter.peek_within_at(ask.cost(), ask.patience(), now),
+        }
+    }
+
     /// Does something to a key in the table, finding out its plan if that is needed; or answers with the limiter that the
     /// key has of its own.
     pub(super) fn on_shard(

@@ -477,22 +477,22 @@ impl<A: Algorithm> Shard<A> {
         self.put(common, print, state, plan, Tick::ZERO);
     }
 
-    /// What [`take`](Self::take) would decide; if all new keys share one state, as if there were room.
+    /// What [`take`](Self::take) would decide.
     pub(crate) fn peek(&mut self, common: &Common<A>, query: Query) -> Answer {
         let number = self.up_to_date(query.print);
         let segment = &self.segments[number];
         let decision = match (segment.find(query.print), query.plan) {
             (Some(place), _) => {
                 let algorithm = algorithm_of(&self.algorithm, common, segment.plan(place));
-                algorithm.decide(&segment.slot(place).state, query.now, query.ask).decision
+                algorithm.decide(&segment.slot(place).state, query.now, query.ask_of(algorithm)).decision
             }
             (None, Some(plan)) => {
                 let now = query.now.max(self.swept_at);
                 let (algorithm, state) = self.unseen(common, plan, now);
-                let decision = algorithm.decide(&state, now, query.ask).decision;
-                let needs_room = common.at_cap == AtCap::Refuse && query.ask.cost() > 0;
+                let decision = algorithm.decide(&state, now, query.ask_of(&algorithm)).decision;
+                let needs_room = common.at_cap != AtCap::Evict && query.ask.cost() > 0;
                 if needs_room && let Err(full) = self.make_room(common, number, query.now) {
-                    return Answer::Refused(full.refusal(decision.limit()));
+                    return full.answer(common.at_cap, decision.limit());
                 }
                 decision
             }

@@ -168,8 +168,16 @@ impl<A> Common<A> {
 
 impl<A: Held> Rest<A> {
     pub(super) fn take(&mut self, now: Tick, ask: Ask, is_patient: bool) -> Decision {
-        let ask = if is_patient { ask.with_patience(self.algorithm.patience()) } else { ask };
+        let ask = self.ask_of(ask, is_patient);
         self.algorithm.step(&mut self.overflow, now, ask)
+    }
+
+    pub(super) fn peek(&self, now: Tick, ask: Ask, is_patient: bool) -> Decision {
+        self.algorithm.decide(&self.overflow, now, self.ask_of(ask, is_patient)).decision
+    }
+
+    fn ask_of(&self, ask: Ask, is_patient: bool) -> Ask {
+        if is_patient { ask.with_patience(self.algorithm.patience()) } else { ask }
     }
 
     pub(super) fn charge(&mut self, extra: u64, now: Tick) {

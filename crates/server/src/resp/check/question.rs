@@ -89,17 +89,17 @@ impl<'a> Question<'a> {
     }
 }
 
-/// An option behind the fields would be taken for one of them, and be without effect. In small letters it may be one.
+/// An option behind the fields would be taken for one of them, and be without effect.
 fn no_option_among(pairs: Arguments<'_>) -> Result<(), Mistake<'_>> {
-    let is_option =
-        |name: &&[u8]| name.iter().all(u8::is_ascii_uppercase) && !matches!(Word::of(name), Word::Other);
+    let is_option = |name: &&[u8]| !matches!(Word::of(name), Word::Other);
     match pairs.iter().step_by(2).find(is_option) {
         Some(option) => Err(Mistake::Late { option: text("name of a field", option)? }),
         None => Ok(()),
     }
 }
 
-/// The words that are options.
+/// The words that are options: in capitals, since fields are seldom called so. In small letters they are fields wherever they
+/// stand, so that the same fields mean the same in any order.
 enum Word {
     Domain,
     Cost,
@@ -111,16 +111,15 @@ enum Word {
 
 impl Word {
     fn of(word: &[u8]) -> Self {
-        let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
-        match word.len() {
-            4 if is("COST") => Self::Cost,
-            4 if is("HOLD") => Self::Hold,
-            4 if is("PEEK") => Self::Mode(Mode::Peek),
-            5 if is("COUNT") => Self::Mode(Mode::Count),
-            6 if is("CHARGE") => Self::Mode(Mode::Charge),
-            6 if is("REFUND") => Self::Mode(Mode::Refund),
-            6 if is("DOMAIN") => Self::Domain,
-            6 if is("FIELDS") => Self::Fields,
+        match word {
+            b"COST" => Self::Cost,
+            b"HOLD" => Self::Hold,
+            b"PEEK" => Self::Mode(Mode::Peek),
+            b"COUNT" => Self::Mode(Mode::Count),
+            b"CHARGE" => Self::Mode(Mode::Charge),
+            b"REFUND" => Self::Mode(Mode::Refund),
+            b"DOMAIN" => Self::Domain,
+            b"FIELDS" => Self::Fields,
             _ => Self::Other,
         }
     }
@@ -234,18 +233,22 @@ mod tests {
             );
             assert_eq!(question.fields[..], [("ip", &b"10.0.0.7"[..]), ("path", b"/a b")]);
         });
-        read(b"tg.check cost 18446744073709551615 domain web hold 60 ip \"\\xff\"\n", |question| {
+        read(b"tg.check COST 18446744073709551615 DOMAIN web HOLD 60 ip \"\\xff\"\n", |question| {
             let question = question.expect("a question");
             assert_eq!((question.domain, question.cost), ("web", u64::MAX));
             assert_eq!(question.act, Act::Hold(Duration::from_secs(60)));
             assert_eq!(question.fields[..], [("ip", &b"\xff"[..])]);
         });
-        read(b"tg.check PEEK fields cost 5 domain x\n", |question| {
+        read(b"tg.check PEEK FIELDS COST 5 domain x\n", |question| {
             let question = question.expect("a question");
             assert_eq!((question.cost, question.act), (1, Act::Decide(Mode::Peek)));
-            assert_eq!(question.fields[..], [("cost", &b"5"[..]), ("domain", b"x")]);
+            assert_eq!(question.fields[..], [("COST", &b"5"[..]), ("domain", b"x")]);
         });
-        for (word, mode) in [("count", Mode::Count), ("CHARGE", Mode::Charge), ("Refund", Mode::Refund)] {
+        read(b"tg.check domain web cost 5 ip 1\n", |question| {
+            let question = question.expect("a question");
+            assert_eq!((question.domain, question.cost, question.fields.len()), ("default", 1, 3));
+        });
+        for (word, mode) in [("COUNT", Mode::Count), ("CHARGE", Mode::Charge), ("REFUND", Mode::Refund)] {
             read(format!("tg.check {word} a b\n").as_bytes(), |question| {
                 assert_eq!(question.expect("a question").act, Act::Decide(mode));
             });
@@ -258,28 +261,28 @@ mod tests {
         let many = format!("tg.check {}\n", "f v ".repeat(25));
         for (line, told) in [
             ("tg.check\n", "wrong number of arguments for 'tg.check' command"),
-            ("tg.check cost\n", "COST needs a value"),
+            ("tg.check COST\n", "COST needs a value"),
             (
-                "tg.check cost -1 a b\n",
+                "tg.check COST -1 a b\n",
                 "COST must be a whole number from 0 to 18446744073709551615, not '-1'",
             ),
             (
-                "tg.check cost 18446744073709551616\n",
+                "tg.check COST 18446744073709551616\n",
                 "COST must be a whole number from 0 to 18446744073709551615, not '18446744073709551616'",
             ),
-            ("tg.check cost '' a b\n", "COST must be a whole number from 0 to 18446744073709551615, not ''"),
-            ("tg.check hold 0 a b\n", "HOLD must be a whole number of seconds from 1 to 86400, not '0'"),
+            ("tg.check COST '' a b\n", "COST must be a whole number from 0 to 18446744073709551615, not ''"),
+            ("tg.check HOLD 0 a b\n", "HOLD must be a whole number of seconds from 1 to 86400, not '0'"),
             (
-                "tg.check hold 86401 a b\n",
+                "tg.check HOLD 86401 a b\n",
                 "HOLD must be a whole number of seconds from 1 to 86400, not '86401'",
             ),
             (
-                "tg.check peek Hold 5 a b\n",
-                "'Hold' is one too many: of PEEK, COUNT, CHARGE, REFUND and HOLD only one can be",
+                "tg.check PEEK HOLD 5 a b\n",
+                "'HOLD' is one too many: of PEEK, COUNT, CHARGE, REFUND and HOLD only one can be",
             ),
             ("tg.check ip\n", "field 'ip' has no value"),
             ("tg.check \"\\xff\" x\n", "the name of a field must be UTF-8, and '\u{fffd}' is not"),
-            ("tg.check domain \"\\xff\" a b\n", "the domain must be UTF-8, and '\u{fffd}' is not"),
+            ("tg.check DOMAIN \"\\xff\" a b\n", "the domain must be UTF-8, and '\u{fffd}' is not"),
             ("tg.check a 1 b 2 a 3\n", "field 'a' is there twice"),
             (&many, "25 fields are too many: at most 24 are allowed"),
             (&long, "field 'f' has 1025 bytes, which is too long: at most 1024 are allowed"),

@@ -44,13 +44,9 @@ impl<A: Algorithm> Shard<A> {
     }
 
     pub(super) fn no_room(&mut self, common: &Common<A>, full: &Full, limit: u64) -> Answer {
-        match common.at_cap {
-            AtCap::Share => Answer::Overflows,
-            AtCap::Evict | AtCap::Refuse => {
-                self.counts.refused += 1;
-                Answer::Refused(full.refusal(limit))
-            }
-        }
+        let answer = full.answer(common.at_cap, limit);
+        self.counts.refused += u64::from(matches!(answer, Answer::Refused(_)));
+        answer
     }
 
     /// Makes room by forgetting somebody: whoever is idle, else the one that has most left, and one that has nothing left
@@ -62,7 +58,7 @@ impl<A: Algorithm> Shard<A> {
         if self.keys == before && now >= self.segments[number].none_idle_before {
             self.drop_all_idle(common, number, now);
         }
-        if self.keys < before || (self.segments[number].len() == 0 && common.at_cap == AtCap::Evict) {
+        if self.keys < before || (self.segments[number].len() == 0 && may_exceed(common)) {
             return Ok(()); // if there is nobody here, the store is full of others: one more does no harm
         }
         let mut best = self.fullest(common, number, near, now);
@@ -115,6 +111,16 @@ impl<A: Algorithm> Shard<A> {
     }
 }
 
+/// Whether a key may come to where nobody is, though the store is full. It would otherwise never come to one that refuses: only
+/// keys of the same place make room for it.
+fn may_exceed<A>(common: &Common<A>) -> bool {
+    match common.at_cap {
+        AtCap::Evict => true,
+        AtCap::Refuse => common.room.keys() > 0,
+        AtCap::Share => false,
+    }
+}
+
 /// There is no room, and nothing idle.
 #[derive(Debug)]
 pub(crate) struct Full {
@@ -123,7 +129,15 @@ pub(crate) struct Full {
 }
 
 impl Full {
-    /// What a key with such a limit is told.
+    /// What becomes of a key with such a limit.
+    pub(super) fn answer(&self, at_cap: AtCap, limit: u64) -> Answer {
+        match at_cap {
+            AtCap::Share => Answer::Overflows,
+            AtCap::Evict | AtCap::Refuse => Answer::Refused(self.refusal(limit)),
+        }
+    }
+
+    /// What such a key is told.
     pub(crate) fn refusal(&self, limit: u64) -> Decision {
         Decision::refusal(limit, self.next_idle)
     }
