@@ -96,7 +96,7 @@ impl Writer {
             Form::Off => {}
         }
         if let Some(wait) = wait_for_all(standings) {
-            headers.insert(RETRY_AFTER, retry_after_value(wait));
+            headers.entry(RETRY_AFTER).or_insert_with(|| retry_after_value(wait));
         }
     }
 

@@ -103,6 +103,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// [`allow`](Self::allow) at an explicit time.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a call costs a sixth of it; cargo xtask bench keyed")]
+    #[must_use = "what is not allowed should not be done"]
     pub fn allow_at(&self, key: &K, now: Tick) -> bool {
         self.allow_when(key, move || now)
     }
@@ -136,6 +137,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`allow_n`](Self::allow_n) at an explicit time.
     #[inline]
+    #[must_use = "what is not allowed should not be done"]
     pub fn allow_n_at(&self, key: &K, n: u64, now: Tick) -> bool {
         self.decide(key, self.store.seed.print(key), || now, Ask::now(n), false).is_allowed()
     }

@@ -82,6 +82,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// [`allow`](Self::allow) at an explicit time.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a call costs 20 instructions of 54; cargo xtask bench direct")]
+    #[must_use = "what is not allowed should not be done"]
     pub fn allow_at(&self, now: Tick) -> bool {
         match self.shared.cell.quick_allow(now) {
             Some(allowed) => allowed,
@@ -101,6 +102,7 @@ impl<A: Held, C: Clock> Limiter<A, C> {
 
     /// [`allow_n`](Self::allow_n) at an explicit time.
     #[inline]
+    #[must_use = "what is not allowed should not be done"]
     pub fn allow_n_at(&self, n: u64, now: Tick) -> bool {
         self.take(now, Ask::now(n)).decision.is_allowed()
     }
@@ -260,7 +262,8 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     }
 
     /// Changes the quota. What was used stays used: nobody gets a free burst, no debt is forgiven, reservations keep
-    /// their times, and everybody who waits is re-timed. Those whose deadline can no longer be kept are told at once.
+    /// their times, and everybody who waits is re-timed. Those whose deadline can no longer be kept are told at once. Only under
+    /// an unlimited quota may it be forgotten what was used: most algorithms then have nothing to count by.
     pub fn set_quota(&self, quota: Quota) {
         self.set_quota_at(quota, self.shared.clock.now());
     }

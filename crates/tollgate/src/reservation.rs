@@ -124,7 +124,11 @@ impl fmt::Display for Refused {
         match self.0.retry_after() {
             Some(wait) => write!(f, "it cannot be had in time: try again in {wait:?}"),
             None => {
-                write!(f, "it can never be had: the limit is {} and the rate may be zero", self.0.limit())
+                write!(
+                    f,
+                    "it can never be had: it is above the limit of {}, or nothing comes back",
+                    self.0.limit()
+                )
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::sync::{Mutex, lock};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// It can never be had: it costs more than the limit ever holds, or the rate is zero.
+    /// It can never be had: it costs more than the limit ever holds, the rate is zero, or more is owed than time can tell.
     Never {
         /// What was asked for.
         cost: u64,
@@ -51,7 +51,9 @@ impl fmt::Display for WaitError {
                     "a cost of {cost} can never be had: the limit is {limit}; split it or raise the limit"
                 )
             }
-            Self::Never { cost, .. } => write!(f, "a cost of {cost} can never be had: the rate is zero"),
+            Self::Never { cost, .. } => {
+                write!(f, "a cost of {cost} can never be had: the rate is zero, or too much is owed")
+            }
             Self::TooLate { would_take } => {
                 write!(f, "the deadline is too soon: it would take {would_take:?}")
             }

@@ -266,7 +266,7 @@ fn what_can_never_be_had_is_refused_at_once() {
     let (dry, _clock) = bucket(Quota::per_second(0).burst(1));
     assert!(dry.allow());
     let never = now_or_error(dry.wait()).unwrap_err();
-    assert_eq!(never.to_string(), "a cost of 1 can never be had: the rate is zero");
+    assert_eq!(never.to_string(), "a cost of 1 can never be had: the rate is zero, or too much is owed");
 }
 
 #[test]

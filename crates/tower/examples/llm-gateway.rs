@@ -11,7 +11,8 @@ use tollgate_tower::{ActualCost, Cost, Head, Key, Limit, NoKey, Quota, RateLimit
 
 /// What the caller allows at most; by default a thousand.
 fn most_tokens(head: &Head<'_>) -> u64 {
-    head.text("x-max-tokens").and_then(|text| text.parse().ok()).unwrap_or(1_000)
+    let most = head.text("x-max-tokens").and_then(|text| text.parse().ok());
+    most.unwrap_or(1_000_u64).max(1) // nothing would always be allowed
 }
 
 /// A model that uses three tokens for every word.

@@ -11,7 +11,7 @@ use crate::head::{Head, Reply};
 ///
 /// The first is taken before the service sees the call. If it turns out otherwise, the difference is given back or charged;
 /// those who come later wait for what was charged. A call that ends without an answer, or is given up, costs what was taken
-/// at first.
+/// at first. Nothing is always allowed, even to whoever owes a lot: where callers say what a call costs, let it be one at least.
 ///
 /// # Examples
 /// ```
@@ -20,8 +20,11 @@ use crate::head::{Head, Reply};
 /// let one = Cost::default();
 /// let failures_only = Cost::fixed(1).settled(|reply| Some(u64::from(!reply.status.is_success())));
 /// let bytes_sent = Cost::fixed(10_000).settled_by_body();
-/// let tokens = Cost::of(|head| head.text("x-max-tokens").and_then(|text| text.parse().ok()).unwrap_or(1_000))
-///     .settled_by_handler();
+/// let tokens = Cost::of(|head| {
+///     let most = head.text("x-max-tokens").and_then(|text| text.parse().ok());
+///     most.unwrap_or(1_000_u64).max(1)
+/// })
+/// .settled_by_handler();
 /// ```
 #[derive(Clone)]
 pub struct Cost {
@@ -82,7 +85,7 @@ impl Cost {
         })
     }
 
-    /// In the end, the number in a header of the answer.
+    /// In the end, the number in a header of the answer. If it has none, or none that is a number, it stays what it was at first.
     #[must_use]
     pub fn settled_by_header(self, name: HeaderName) -> Self {
         self.settled(move |reply| reply.headers.get(&name)?.to_str().ok()?.trim().parse().ok())

@@ -266,7 +266,12 @@ fn access() -> Vec<Setting> {
 
 fn store() -> Vec<Setting> {
     vec![
-        of("memory.max_keys", "none", "Keys that are remembered at most", |to| &mut to.memory.max_keys),
+        of(
+            "memory.max_keys",
+            "none",
+            "Keys that are remembered, about: a kind of limit that comes late gets its share while the others still have theirs",
+            |to| &mut to.memory.max_keys,
+        ),
         of("memory.max_bytes", "1GiB", "Memory that counters take at most, about", |to| {
             &mut to.memory.max_bytes
         }),

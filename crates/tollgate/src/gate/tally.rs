@@ -84,7 +84,10 @@ impl fmt::Display for GateRefused {
             }
             Some(wait) => write!(f, "{which} refuses it: try again in {wait:?}"),
             None => {
-                write!(f, "it can never be had: the limit of {which} is {limit} and its rate may be zero")
+                write!(
+                    f,
+                    "it can never be had: it is above the limit of {which}, {limit}, or nothing comes back"
+                )
             }
         }
     }

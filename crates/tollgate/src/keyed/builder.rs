@@ -123,7 +123,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
     }
 
     /// Gives each key the quota that `quota_of` says. It is asked when a key is new to the store, and again by
-    /// [`refresh`](KeyedLimiter::refresh); a hundred keys with the same quota take no more memory for it than one.
+    /// [`refresh`](KeyedLimiter::refresh); a hundred keys with the same quota take no more memory for it than one. Every
+    /// different quota takes some 200 bytes for good, which no bound on the store counts: let there be plans, and not a quota for
+    /// each key.
     pub fn quota_of(self, quota_of: impl Fn(&K) -> Quota + Send + Sync + 'static) -> Self {
         self.with(|options| options.quota_of = Some(Arc::new(quota_of)))
     }

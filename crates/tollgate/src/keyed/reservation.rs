@@ -27,7 +27,6 @@ use crate::reservation::Reservation;
 /// estimate.settle(250); // it was less
 /// assert_eq!(tokens.peek_n("alice", 0).remaining(), 750);
 /// ```
-#[must_use = "dropping it keeps the slot"]
 pub struct KeyedReservation<K: ?Sized, A: Held = tollgate_core::TokenBucket, C: Clock = DefaultClock> {
     limiter: KeyedLimiter<K, A, C>,
     print: u64,

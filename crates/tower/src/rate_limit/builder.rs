@@ -156,7 +156,8 @@ impl<S: Store> RateLimitBuilder<S> {
         self.with(|options| options.writer = Writer::new().form(form))
     }
 
-    /// What refused callers get instead of the [usual answer](Denial::response). The fields are still added.
+    /// What refused callers get instead of the [usual answer](Denial::response). The fields are still added,
+    /// and `Retry-After` too, unless it has one.
     #[must_use]
     pub fn on_denial(self, answer: impl Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync + 'static) -> Self {
         self.with(|options| options.on_denial = Arc::new(answer))
