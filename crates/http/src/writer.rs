@@ -37,7 +37,7 @@ pub enum Form {
 /// would admit the same call, rounded up, and at least one; it is left out if that will never be. Numbers too large for
 /// the fields are capped: counts at fifteen digits, spans at 999999999 seconds.
 ///
-/// Fields that are there already, from a layer further in or from the service itself, stay. Today's form adds to them; the
+/// Fields that are there already, from a layer further in or from the service itself, stay, and so does a `Retry-After`. Today's form adds to them; the
 /// older forms, which can speak of one limit only, then say nothing.
 ///
 /// # Examples

@@ -30,7 +30,7 @@ pub enum WaitError {
     /// It cannot be had before the deadline: not as things stand, or not any more after others reserved, were charged for, or
     /// lowered the quota.
     TooLate {
-        /// How long it would have taken.
+        /// How long it would have taken; zero if nobody knows.
         would_take: Duration,
     },
     /// Too many are waiting already.
@@ -53,6 +53,9 @@ impl fmt::Display for WaitError {
             }
             Self::Never { cost, .. } => {
                 write!(f, "a cost of {cost} can never be had: the rate is zero, or too much is owed")
+            }
+            Self::TooLate { would_take: Duration::ZERO } => {
+                f.write_str("the deadline is too soon: it cannot be had at once")
             }
             Self::TooLate { would_take } => {
                 write!(f, "the deadline is too soon: it would take {would_take:?}")

@@ -323,3 +323,18 @@ fn threads_wait_at_a_gate() {
     });
     assert_eq!((gate.waiting(), slots.in_use()), (0, 0));
 }
+
+#[test]
+fn whoever_has_no_time_is_refused_at_once_though_nobody_knows_when_a_slot_is_free() {
+    let (clock, slots) = (ManualClock::new(), ConcurrencyLimit::new(1));
+    let limiter = Limiter::builder(Quota::per_second(100)).clock(clock).build();
+    let gate = limiter.and(&slots);
+    let held = slots.try_acquire().expect("it is free");
+    for _ in 0..2 {
+        let late = gate.wait().within(Duration::ZERO).block().expect_err("the slot is taken");
+        assert_eq!(late, WaitError::TooLate { would_take: Duration::ZERO });
+        assert_eq!(late.to_string(), "the deadline is too soon: it cannot be had at once");
+    }
+    drop(held);
+    assert!(gate.wait().within(Duration::ZERO).block().is_ok());
+}

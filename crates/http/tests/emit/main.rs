@@ -4,7 +4,8 @@ mod round_trip;
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use tollgate_core::{Algorithm, Ask, Decision, Kind, Quota, Tick, TokenBucket, Verdict};
 use tollgate_http::{Budget, Form, Limit, Problem, ProblemType, Standing, Unit, Writer, read};
 
@@ -250,6 +251,14 @@ fn what_a_layer_further_in_said_stays() {
             assert_eq!(both, inner_only, "{form:?}");
         }
     }
+}
+
+#[test]
+fn whoever_refuses_may_say_when_to_come_back() {
+    let limit = window("a", Quota::per_minute(1));
+    let mut headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static("7"))]);
+    Writer::new().write(&[limit.after(refused(0, 30 * SECOND))], &mut headers);
+    assert_eq!(headers.get_all(RETRY_AFTER).iter().collect::<Vec<_>>(), ["7"]);
 }
 
 #[test]

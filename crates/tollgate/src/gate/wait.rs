@@ -89,6 +89,9 @@ impl<'a, M: Member> GateWait<'a, M> {
             self.may_wait(&self.gate.peek_n(self.n), now)?;
             self.may_wait_behind(&line.costs(), now)?;
         }
+        if now >= self.deadline {
+            return Err(WaitError::TooLate { would_take: Duration::ZERO }); // nobody knows when a slot is free
+        }
         let ticket = line.join(self.n)?;
         let (line, waker) = (Arc::clone(line), Waker::from(Arc::clone(line)));
         if self.deadline < Tick::MAX {
