@@ -222,7 +222,17 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         self.foresee(key, Ask::now(n), true, now)
     }
 
+    /// What is left for `key` at this moment.
+    pub fn remaining(&self, key: &K) -> u64 {
+        self.peek_n(key, 0).remaining()
+    }
+
     /// What [`reserve_within`](Self::reserve_within) would answer, taking nothing.
+    pub fn peek_within(&self, key: &K, n: u64, longest_wait: Duration) -> Decision {
+        self.peek_within_at(key, n, longest_wait, self.now())
+    }
+
+    /// [`peek_within`](Self::peek_within) at an explicit time.
     pub fn peek_within_at(&self, key: &K, n: u64, longest_wait: Duration, now: Tick) -> Decision {
         self.foresee(key, Ask::within(n, longest_wait), false, now)
     }

@@ -78,11 +78,17 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
 
     /// How long from now until it is time to act.
     pub fn delay(&self) -> Duration {
-        self.act.since(self.limiter.now())
+        self.delay_at(self.limiter.now())
+    }
+
+    /// How long from `now` until it is time to act.
+    pub fn delay_at(&self, now: Tick) -> Duration {
+        self.act.since(now)
     }
 
     /// Gives the slot back, as far as others have not already been promised times on top of it. Too late once its time
-    /// has passed.
+    /// has passed, which for a slot without delay is at once: for something that was not used after all, [`settle`](Self::settle)
+    /// with zero.
     pub fn cancel(self) {
         let now = self.limiter.now();
         self.cancel_at(now);
