@@ -337,10 +337,7 @@ fn a_new_quota_for_all_keys_gives_no_free_burst() {
         assert_eq!(limiter.peek_n(&key, 0).remaining(), 1);
     }
     limiter.clock().advance(Duration::from_secs(3_600));
-    assert_eq!(
-        (limiter.peek_n(&5, 0).remaining(), limiter.remaining(&5), limiter.remaining(&10_000)),
-        (3, 3, 8)
-    );
+    assert_eq!((limiter.peek_n(&5, 0).remaining(), limiter.remaining(&5)), (3, 3));
 }
 
 mod at_the_cap {
