@@ -278,7 +278,7 @@ fn a_key_that_finds_no_room_is_told_when_there_will_be() {
     let tick = Duration::from_nanos(1);
     assert!(!each.key(&neighbour).and(&all).allow());
     assert_eq!(all.peek_n(0).remaining(), left, "nothing was taken of the other");
-    clock.advance(wait - tick);
+    clock.advance(wait.saturating_sub(tick));
     assert!(!each.key(&neighbour).and(&all).allow(), "{wait:?} is too long");
     clock.advance(tick);
     assert!(each.key(&neighbour).and(&all).allow(), "{wait:?} is too short");
