@@ -46,7 +46,7 @@ mod tests {
         assert!(std::ptr::eq(first, keep("the same").expect("it is known")));
         assert_eq!(keep(&"x".repeat(LONGEST + 1)), None);
         let count = (0..2 * MOST).filter(|number| keep(&format!("text {number}")).is_some()).count();
-        assert!(count < MOST, "{count}"); // less the one above
+        assert!((MOST / 2..MOST).contains(&count), "{count}"); // less the one above, and what other tests keep
         assert_eq!(kept(format!("text {}", 2 * MOST)), "text 2048");
         assert!(std::ptr::eq(first, keep("the same").expect("it is still known")));
     }

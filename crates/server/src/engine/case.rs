@@ -10,10 +10,7 @@ use super::ask::{Ask, AskError, Subject};
 use super::loaded::{Loaded, Opened};
 use super::notes::{Notes, Want};
 use super::permits::Held;
-use super::ruling::{About, Basis, Finding, Ruling, findings, is_refused};
-
-/// What all limits together say of a call.
-pub(super) type Findings<'a> = SmallVec<[Finding<'a>; 2]>;
+use super::ruling::{About, Basis, Findings, Ruling, findings, is_refused};
 
 /// A hit, and what there is to tell of its limit.
 pub(super) type Hits<'a, L> = SmallVec<[Hit<'a, L>; 4]>;

@@ -6,8 +6,8 @@ use tollgate::store::{Answer, Hit, MemoryStore, Mode, Rule, Store, StoreError};
 use tollgate::{Decision, Limiter, Quota, Verdict};
 use tollgate_policy::IfStoreFails;
 
-use super::case::{Findings, Hits};
-use super::ruling::{About, Basis, Finding, findings};
+use super::case::Hits;
+use super::ruling::{About, Basis, Finding, Findings, findings};
 
 /// Decides by the choice of every limit, with a state of its own for those that want one.
 #[derive(Debug)]

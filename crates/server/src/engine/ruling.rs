@@ -9,10 +9,13 @@ use tollgate::store::{Answer, Mode};
 use super::loaded::Told;
 use super::tally::Outcome;
 
+/// What all limits together say of a call.
+pub(super) type Findings<'a> = SmallVec<[Finding<'a>; 2]>;
+
 /// What was decided about everything that was asked together.
 #[derive(Debug)]
 pub struct Ruling<'a> {
-    findings: SmallVec<[Finding<'a>; 2]>,
+    findings: Findings<'a>,
     is_allowed: bool,
 }
 
@@ -65,12 +68,12 @@ impl Basis {
 }
 
 impl<'a> Ruling<'a> {
-    pub(super) fn new(findings: SmallVec<[Finding<'a>; 2]>) -> Self {
+    pub(super) fn new(findings: Findings<'a>) -> Self {
         let is_allowed = !is_refused(findings.iter());
         Self { findings, is_allowed }
     }
 
-    pub(super) fn into_findings(self) -> SmallVec<[Finding<'a>; 2]> {
+    pub(super) fn into_findings(self) -> Findings<'a> {
         self.findings
     }
 
