@@ -6,6 +6,7 @@
 //! spends waiting for a lock, for a page of memory or in an interrupt stays in, and so does what a hypervisor takes: hence
 //! every case that uses this also has a contender that does nothing of the kind, as the noise of the machine.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub struct Pauses {
     longest: Duration,
     longest_wall: Duration,
     calls: u64,
+    /// The calls that took longer than a [`GLANCE`], by number, and how long.
+    long: Vec<(u64, Duration)>,
 }
 
 /// A thread that loses its core is gone for longer than this, whether within a call or between two: by looking at the
@@ -38,6 +41,7 @@ impl Pauses {
             longest: Duration::ZERO,
             longest_wall: Duration::ZERO,
             calls: 0,
+            long: Vec::new(),
         };
         pauses.kept_waiting = pauses.waited();
         pauses.last_end = quanta::Instant::now();
@@ -75,6 +79,21 @@ impl Pauses {
         self.longest_wall.as_secs_f64() * 1e6
     }
 
+    /// The longest call in microseconds that took so long in all of these rounds, if they made the same calls in the same order:
+    /// for each call its shortest time counts. What the machine does besides hits another call each time.
+    pub fn longest_recurring_us(rounds: &[Self]) -> f64 {
+        let mut least: Option<HashMap<u64, Duration>> = None;
+        for round in rounds {
+            let shorter = |(call, took): &(u64, Duration)| match &least {
+                Some(least) => least.get(call).map(|before| (*call, *before.min(took))),
+                None => Some((*call, *took)),
+            };
+            least = Some(round.long.iter().filter_map(shorter).collect());
+        }
+        let longest = least.unwrap_or_default().into_values().max().unwrap_or(GLANCE);
+        longest.as_secs_f64() * 1e6
+    }
+
     #[cold]
     fn note(&mut self, gap: Duration, wall: Duration) {
         let waited = self.waited();
@@ -82,7 +101,11 @@ impl Pauses {
         self.kept_waiting = waited;
         // What may have happened before the call began is not taken off.
         let within = if gap > GLANCE { since.saturating_sub(gap) } else { since };
-        self.longest = self.longest.max(wall.saturating_sub(within));
+        let took = wall.saturating_sub(within);
+        if took > GLANCE {
+            self.long.push((self.calls, took));
+        }
+        self.longest = self.longest.max(took);
         self.longest_wall = self.longest_wall.max(wall);
         self.last_end = quanta::Instant::now();
     }
@@ -117,6 +140,24 @@ mod tests {
         assert!(pauses.longest_us() >= 15_000.0, "{pauses:?}");
         assert!(pauses.longest_wall_us() >= pauses.longest_us());
         assert_eq!(pauses.calls(), 101);
+    }
+
+    #[test]
+    fn what_takes_long_in_every_round_recurs_and_nothing_else() {
+        let round = |long_calls: &[u64]| {
+            let mut pauses = Pauses::new();
+            for call in 0..100 {
+                let millis = if long_calls.contains(&call) { 5 + call / 10 } else { 0 };
+                pauses.time(|| std::thread::sleep(Duration::from_millis(millis)));
+            }
+            pauses
+        };
+        let recurring =
+            Pauses::longest_recurring_us(&[round(&[1, 50]), round(&[1, 70]), round(&[1, 50, 70])]);
+        assert!((5_000.0..10_000.0).contains(&recurring), "{recurring} us");
+        let least = GLANCE.as_secs_f64() * 1e6;
+        assert!(Pauses::longest_recurring_us(&[round(&[1]), round(&[2])]) < 5_000.0);
+        assert!((Pauses::longest_recurring_us(&[]) - least).abs() < 1e-9);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //!   seventy looks between 1M and 4M keys, so that a table which has just grown is among them.
 //! - `grow-longest-pause-…`: the longest of the 10M calls that brought 10M keys.
 //! - `sweep-…`: while 1M idle keys go; see `keyed/sweep.rs`.
+//! - `…-longest-recurring-pause`: the longest call that comes back when the same calls are made again; see `keyed/recurring.rs`.
 //!
 //! A pause is how long a call took, less what the kernel says it was kept waiting for a core; see the harness's
 //! `pauses.rs`. Each is the longest of a round, and the table has the median, least and greatest of the rounds. Interrupts
@@ -28,6 +29,8 @@ mod growth;
 mod keys;
 #[path = "keyed/ours.rs"]
 mod ours;
+#[path = "keyed/recurring.rs"]
+mod recurring;
 #[path = "keyed/speed.rs"]
 mod speed;
 #[path = "keyed/sweep.rs"]
@@ -44,6 +47,7 @@ const KEYS: u64 = 1_000_000;
 const COUNT: &str = "--count";
 const GROW: &str = "--grow";
 const SWEEP: &str = "--sweep";
+const RECUR: &str = "--recur";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         [GROW, "u64", name, most] => growth::grow::<u64>(name, number(most)).print(),
         [GROW, _, name, most] => growth::grow::<String>(name, number(most)).print(),
         [SWEEP, "u64", name] => sweep::sweep::<u64>(name).print(),
+        [RECUR, what, rounds, keys] => recurring::recur(what, number(rounds), number(keys)).print(),
         [SWEEP, _, name] => sweep::sweep::<String>(name).print(),
         _ => return run(),
     }
@@ -91,6 +96,7 @@ fn run() -> ExitCode {
     growth::cases::<String>(&plan, &mut bench);
     sweep::cases::<u64>(&plan, &mut bench);
     sweep::cases::<String>(&plan, &mut bench);
+    recurring::cases(&plan, &mut bench);
     bench.finish()
 }
 

@@ -13,6 +13,7 @@ mod line;
 mod member;
 mod names;
 mod observer;
+mod pages;
 mod plans;
 mod prefetch;
 mod reservation;

@@ -8,8 +8,11 @@
 
 use std::mem;
 
+use allocator_api2::boxed::Box;
+use allocator_api2::vec::Vec;
 use tollgate_core::Tick;
 
+use super::pages::Pages;
 use super::prefetch::prefetch;
 
 /// How many slots share a line. Four of 16 bytes are a cache line.
@@ -59,9 +62,9 @@ impl<S> Line<S> {
 /// A part of a shard's keys. Places are counted over all slots of all lines.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment<S> {
-    lines: Box<[Line<S>]>,
+    lines: Box<[Line<S>], Pages>,
     /// The plan of each slot's key, if keys have plans of their own; else empty.
-    plans: Box<[u32]>,
+    plans: Box<[u32], Pages>,
     used: usize,
     /// Where sweeping goes on.
     cursor: usize,
@@ -92,6 +95,13 @@ fn slot_of(print: u64) -> usize {
     (print >> 4) as usize % SLOTS
 }
 
+/// So many times `content`.
+fn table_of<T: Clone>(length: usize, content: T) -> Box<[T], Pages> {
+    let mut table = Vec::with_capacity_in(length, Pages);
+    table.resize(length, content);
+    table.into_boxed_slice()
+}
+
 /// The size after `lines`: by turns half and a third more, so that a third is free at most.
 fn larger(lines: usize) -> usize {
     if lines.is_power_of_two() { lines + lines / 2 } else { lines / 3 * 4 }
@@ -101,8 +111,8 @@ impl<S: Clone + Default> Segment<S> {
     pub(crate) fn new(lines: usize, has_plans: bool) -> Self {
         let plans = if has_plans { lines * SLOTS } else { 0 };
         Self {
-            lines: vec![Line::default(); lines].into_boxed_slice(),
-            plans: vec![0; plans].into_boxed_slice(),
+            lines: table_of(lines, Line::default()),
+            plans: table_of(plans, 0),
             used: 0,
             cursor: 0,
             none_idle_before: Tick::ZERO,

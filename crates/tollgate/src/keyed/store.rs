@@ -96,8 +96,10 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
     /// Drops everything in a shard that is idle.
     pub(super) fn sweep(&self, shard: &Padded<A>, now: Tick) {
         shard.0.lock().rewind();
-        // Locked anew each time, so that callers get in between.
-        while !self.sweep_some(shard, now) {}
+        // Locked anew each time, after a while in which callers get in: whoever waits only looks now and then.
+        while !self.sweep_some(shard, now) {
+            give_way(4);
+        }
         let evicted = shard.0.lock().newly_evicted();
         self.report(evicted);
     }
