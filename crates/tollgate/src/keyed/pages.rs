@@ -21,8 +21,6 @@ mod mapped {
     use std::sync::Mutex;
 
     use allocator_api2::alloc::{AllocError, Allocator, Global};
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-    use rustix::param::page_size;
 
     use crate::sync::lock;
 
@@ -55,7 +53,7 @@ mod mapped {
             let Err(block) = lock(&POOL).keep_warm(Block(place), size) else { return };
             // SAFETY: the caller has given the block up and nobody else has it yet. It is whole pages of a private mapping.
             // Where the system refuses, the pages stay.
-            let _ = unsafe { madvise(block.0.as_ptr().cast(), size, Advice::LinuxDontNeed) };
+            let _ = unsafe { libc::madvise(block.0.as_ptr().cast(), size, libc::MADV_DONTNEED) };
             lock(&POOL).keep(block, size);
         }
     }
@@ -134,11 +132,18 @@ mod mapped {
 
     /// Memory from the system, and how much.
     fn region(size: usize) -> Option<(Block, usize)> {
-        let (readable, own) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: a new mapping, where the system likes.
-        let place = unsafe { mmap_anonymous(ptr::null_mut(), size, readable, own) }.ok()?;
-        Some((Block(NonNull::new(place.cast())?), size))
+        let (usable, own) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
+        // SAFETY: a new mapping of no file, where the system likes.
+        let place = unsafe { libc::mmap(ptr::null_mut(), size, usable, own | libc::MAP_ANONYMOUS, -1, 0) };
+        let place = if place == libc::MAP_FAILED { None } else { NonNull::new(place) };
+        place.map(|place| (Block(place.cast()), size))
     }
+
+    fn page_size() -> usize {
+        // SAFETY: it only reads a number.
+        unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+    }
+
     #[cfg(test)]
     mod tests {
         use super::*;
