@@ -12,11 +12,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let plan = Plan::new(args, &names(&root().join(BINS))).map_err(Failure::Misuse)?;
     let mut failed = Vec::new();
     for name in &plan.names {
-        match name.as_str() {
-            "server" => package("wrk", "command -v wrk")?,
-            "rls" => envoy()?,
-            _ => {}
-        }
+        tools(name)?;
         let mut bench = command("cargo run --release --manifest-path benches/Cargo.toml --bin");
         bench.arg(name).arg("--").args(&plan.flags);
         // One that misses its goal must not hide the others.
@@ -30,6 +26,18 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::Step(format!("FAILED benches: {}", failed.join(", "))))
+    }
+}
+
+/// Makes sure that there is what a bench calls: loads, peers, and what counts instructions.
+fn tools(bench: &str) -> Result<(), Failure> {
+    let redis = || package("redis-server", "redis-server --version && redis-benchmark --version");
+    match bench {
+        "server" => package("wrk", "command -v wrk").and_then(|()| redis()),
+        "redis" => redis(),
+        "rls" => envoy(),
+        "direct" | "keyed" | "tower" => package("valgrind", "valgrind --version"),
+        _ => Ok(()),
     }
 }
 

@@ -39,7 +39,13 @@ impl FromStr for Quota {
     type Err = QuotaError;
 
     fn from_str(text: &str) -> Result<Self, QuotaError> {
-        parse(text.trim()).map_err(|problem| QuotaError { text: text.to_string(), problem })
+        let trimmed = text.trim();
+        parse(trimmed).map_err(|problem| {
+            let small = trimmed.to_lowercase();
+            let problem =
+                if parse(&small).is_ok() { format!("it needs small letters: {small}") } else { problem };
+            QuotaError { text: text.to_string(), problem }
+        })
     }
 }
 
@@ -125,6 +131,7 @@ fn whole_number(text: &str) -> Result<u64, String> {
     if digits.is_empty()
         || text.starts_with('_')
         || text.ends_with('_')
+        || text.contains("__")
         || !digits.bytes().all(|b| b.is_ascii_digit())
     {
         return Err(expected());
@@ -237,6 +244,9 @@ mod tests {
             ("1 per 40000w", "a period of 40000 is too long; the longest is 584 years"),
             ("1.5/s", "expected a whole number, found \"1.5\"; for 1.5/s write 3 per 2s"),
             ("10/s burst=5", "the burst goes last, in small letters and with a space: 10/s burst 20"),
+            ("10/S burst 5", "it needs small letters: 10/s burst 5"),
+            ("1 Per 2s", "it needs small letters: 1 per 2s"),
+            ("1__0/s", "expected a number such as 10, found \"1__0\""),
             ("burst 5", "expected a number such as 10, found \"burst 5\""),
         ];
         for (text, problem) in cases {

@@ -125,7 +125,10 @@ impl fmt::Display for SnapshotProblem {
                 write!(f, "it is a snapshot of version {found}, and this program reads version {VERSION}")
             }
             Self::CutShort { bytes } => {
-                write!(f, "it was cut short: it ends after {bytes} bytes without the mark of the end")
+                write!(
+                    f,
+                    "it was cut short, or something was added: its {bytes} bytes do not end with the mark of the end"
+                )
             }
             Self::Damaged { written, found } => {
                 write!(f, "it is damaged: its checksum is {found:08x} and should be {written:08x}")
