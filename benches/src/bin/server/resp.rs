@@ -10,22 +10,26 @@
 //!   hypervisor's, keep a batch waiting in one round, it does not in all of them. `resp-batch-longest-seen` is the longest of single
 //!   rounds, `resp-batch-longest-used` the most that the server's process used of its core for one batch, `resp-batch-p9999` what
 //!   callers see of one in 10 000. What a Redis takes for PINGs, and `nothing` for the same batches, is how much of that is the
-//!   machine.
+//!   machine; `machine` is a thread there that sends back a byte, and no server at all.
 //! - `resp-bytes-per-key`: resident memory of the server's process, less what it has with no keys, per key that came over
 //!   the wire.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use tollgate_benches::{Bench, Better, Case, Contender, Goal, Options, alternate, percentile};
+use tollgate_benches::{
+    Bench, Better, Case, Contender, Goal, Options, alternate, on_core, percentile, thread_cpu,
+};
 use tollgate_server::resp::Resp;
 
 use crate::child::{Server, Started, start as start_by};
 use crate::lean::{Lean, Line};
-use crate::{SERVE_NOTHING, SERVE_RESP};
+use crate::{SERVE_NOTHING, SERVE_RESP, SERVER_CORE};
 
 /// GCRA as one would write it for Redis: KEYS[1] is the key, ARGV are the interval and the tolerance in microseconds. A script,
 /// because reading the time, deciding and writing must not be torn apart.
@@ -223,10 +227,11 @@ fn batches(options: Options, bench: &mut Bench, nothing: &Server, redis: &Server
     let throttles =
         |batch: u64| (0..16).flat_map(|place| throttle((batch * 16 + place) % KEYS)).collect::<Vec<u8>>();
     let pings = |_| b"*1\r\n$4\r\nPING\r\n".repeat(16);
-    let runs: [Contender<'_, Batches>; 3] = [
+    let runs: [Contender<'_, Batches>; 4] = [
         ("tollgate", Box::new(|| one_by_one(&Server::ours(SERVE_RESP), count, throttles, 16 * 6))),
         ("nothing", Box::new(|| one_by_one(nothing, count, throttles, 16 * 6))),
         ("redis-ping", Box::new(|| one_by_one(redis, count, pings, 16))),
+        ("machine", Box::new(|| echoed(count))),
     ];
     let mut least = HashMap::new();
     alternate(rounds, &runs, |name, Batches { mut waited, most_used }| {
@@ -269,6 +274,32 @@ fn one_by_one(server: &Server, count: u64, batch: impl Fn(u64) -> Vec<u8>, lines
         before = now;
     }
     Batches { waited, most_used: most_used as f64 / 1e3 }
+}
+
+/// The same without a server: a thread on the servers' core that sends back the byte it was sent.
+fn echoed(count: u64) -> Batches {
+    let (mut ours, mut theirs) = UnixStream::pair().expect("two ends of a socket");
+    let echo = || {
+        let (mut most_used, mut before, mut byte) = (Duration::ZERO, thread_cpu(), [0]);
+        while theirs.read_exact(&mut byte).and_then(|()| theirs.write_all(&byte)).is_ok() {
+            let now = thread_cpu();
+            most_used = most_used.max(now.saturating_sub(before));
+            before = now;
+        }
+        most_used
+    };
+    std::thread::scope(|scope| {
+        let echo = scope.spawn(|| on_core(SERVER_CORE, echo));
+        let mut waited = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            let (began, mut byte) = (Instant::now(), [0]);
+            ours.write_all(&byte).and_then(|()| ours.read_exact(&mut byte)).expect("an echo");
+            waited.push(began.elapsed().as_secs_f64() * 1e6);
+        }
+        drop(ours);
+        let most_used = echo.join().expect("an echo does not panic").as_secs_f64() * 1e6;
+        Batches { waited, most_used }
+    })
 }
 
 /// Resident memory per key, over the wire.
