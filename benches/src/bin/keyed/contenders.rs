@@ -1,6 +1,8 @@
 //! The contenders, each set up as its documentation recommends, with the clock that it brings: tollgate and governor read
 //! the processor's counter, throttlecrab and limitador the wall clock, pingora-limits the system's steady one.
 
+#![allow(clippy::inline_always, reason = "else it is chance whose check becomes part of the loop")]
+
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::hint::black_box;
@@ -157,7 +159,7 @@ where
     K: Key,
     S: ShrinkableKeyedStateStore<K> + Send + Sync,
 {
-    #[inline]
+    #[inline(always)]
     fn allow(&self, key: &K) -> bool {
         self.check_key(key).is_ok()
     }
@@ -191,7 +193,7 @@ impl Throttlecrab {
 }
 
 impl Keyed<String> for Throttlecrab {
-    #[inline]
+    #[inline(always)]
     fn allow(&self, key: &String) -> bool {
         let mut limiter = self.limiter.lock().expect("nobody panics with it");
         let answer = limiter.rate_limit(key, self.burst, 1, self.period_seconds, 1, SystemTime::now());
@@ -218,7 +220,7 @@ impl Limitador {
 
 impl Keyed<String> for Limitador {
     /// With the making of the context, which holds the key: a server does that for each request.
-    #[inline]
+    #[inline(always)]
     fn allow(&self, key: &String) -> bool {
         let context = HashMap::from([("key".to_owned(), key.clone())]).into();
         let answer = self.limiter.check_rate_limited_and_update(&self.namespace, &context, 1);
@@ -241,7 +243,7 @@ impl Pingora {
 }
 
 impl<K: Hash> Keyed<K> for Pingora {
-    #[inline]
+    #[inline(always)]
     fn allow(&self, key: &K) -> bool {
         self.rate.observe(key, 1) <= self.most
     }
