@@ -58,6 +58,7 @@ mod mapped {
         }
     }
 
+    /// Whether it is whole pages, and so the pool's.
     fn is_pages(layout: Layout) -> bool {
         let page = page_size();
         layout.size() > 0 && layout.size().is_multiple_of(page) && layout.align() <= page
