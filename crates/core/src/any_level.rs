@@ -5,8 +5,8 @@ use core::time::Duration;
 use alloc::vec::Vec;
 
 use crate::{
-    Algorithm, Ask, Claim, FixedWindow, GiveBack, Kind, LeakyBucket, PacedWindow, Quota, Step, Tick,
-    TokenBucket,
+    Algorithm, Ask, Claim, Decision, FixedWindow, GiveBack, Kind, LeakyBucket, PacedWindow, Quota, Step,
+    Tick, TokenBucket,
 };
 
 /// Any of the algorithms whose state is one [level](crate::Curve), chosen at run time.
@@ -105,6 +105,11 @@ impl Algorithm for AnyLevel {
     #[allow(clippy::inline_always, reason = "it only asks another, which a call costs half as much as")]
     fn decide(&self, level: &u64, now: Tick, ask: Ask) -> Step<u64> {
         each!(self, curve => curve.decide(level, now, ask))
+    }
+
+    #[inline]
+    fn step(&self, level: &mut u64, now: Tick, ask: Ask) -> Decision {
+        each!(self, curve => curve.step(level, now, ask))
     }
 
     #[inline]

@@ -203,6 +203,14 @@ pub trait Curve: Copy + fmt::Debug + PartialEq {
     }
 }
 
+/// What is not admitted at once, for one. Apart, so that the other way is short.
+#[inline(never)]
+fn step_seldom<C: Curve>(curve: &C, level: &mut u64, now: Tick, ask: Ask) -> Decision {
+    let Step { change, decision } = curve.decide_level(*level, now, ask);
+    *level = change.unwrap_or(*level);
+    decision
+}
+
 impl<C: Curve> Algorithm for C {
     type State = u64;
     type Change = u64;
@@ -210,6 +218,21 @@ impl<C: Curve> Algorithm for C {
     #[inline]
     fn decide(&self, level: &u64, now: Tick, ask: Ask) -> Step<u64> {
         self.decide_level(*level, now, ask)
+    }
+
+    /// As by [`decide`](Self::decide), but what is most frequent is written at once, and nothing of it is copied.
+    #[inline]
+    fn step(&self, level: &mut u64, now: Tick, ask: Ask) -> Decision {
+        if ask.cost == 1 {
+            let word = |index: usize| self.pack()[index];
+            let band = Self::band_of_one(word, now);
+            let start = (*level).max(band.floor);
+            if start <= band.brink {
+                *level = start + band.size;
+                return Self::admit_one(word, band, start, now);
+            }
+        }
+        step_seldom(self, level, now, ask)
     }
 
     #[inline(always)]

@@ -42,6 +42,7 @@ use crate::sync::lock;
 pub use builder::KeyedBuilder;
 pub use cap::AtCap;
 pub(crate) use cap::Pool;
+pub(crate) use hash::Seed;
 pub use member::{KeyOf, OwnedKeyOf};
 pub use names::Named;
 pub(crate) use names::{Entry, Sketch};
@@ -359,10 +360,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         self.store.shard(print).prefetch(print);
     }
 
-    /// The fingerprint of anything, as this store makes them: another store makes others.
-    #[inline]
-    pub(crate) fn fingerprint<T: Hash + ?Sized>(&self, of: &T) -> u64 {
-        self.store.seed.print(of)
+    /// The seed of its fingerprints.
+    pub(crate) fn seed(&self) -> &Seed {
+        &self.store.seed
     }
 
     /// Whether keys may have this quota: not if it would be one of more than `most` that they ever had.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Router, ServiceExt};
@@ -41,6 +42,7 @@ pub(crate) fn run(options: Options, bench: &mut Bench) {
     let (plenty, draft11, off) = (Allowance::Plenty, Form::Draft11, Form::Off);
     let served = [
         ("bare", server.serve(ready(hello()))),
+        ("bare-with-fields", server.serve(ready(Router::new().route("/", get(with_fields))))),
         ("nothing", server.serve(ready(hello().layer(nothing())))),
         ("nothing-around", server.serve(nothing().layer(ready(hello())))),
         ("tollgate", server.serve(ready(hello().layer(tollgate(plenty, draft11))))),
@@ -75,6 +77,13 @@ pub(crate) fn run(options: Options, bench: &mut Bench) {
     });
     bench.add(requests);
     bench.add(cpu);
+}
+
+/// What our fields cost on the wire, whoever writes them: as long as ours, and always the same.
+async fn with_fields() -> ([(HeaderName, HeaderValue); 2], &'static str) {
+    let field = |name, value| (HeaderName::from_static(name), HeaderValue::from_static(value));
+    let policy = field("ratelimit-policy", r#""per-address";q=1000000000;w=1000000000"#);
+    ([policy, field("ratelimit", r#""per-address";r=999999999;t=1"#)], BODY)
 }
 
 /// A thread on a core of its own that serves everything.

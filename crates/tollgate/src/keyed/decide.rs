@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use tollgate_core::{Ask, Decision, Tick};
+use tollgate_core::{Ask, Decision, Quota, Tick};
 
 use super::KeyedLimiter;
 use super::reservation::Slot;
@@ -29,14 +29,24 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         }
     }
 
-    /// [`check_n_at`](Self::check_n_at) where all keys have quotas of their own: the way to them is then the usual one.
+    /// The algorithm of keys that have this quota of their own.
+    pub(crate) fn algorithm_of(&self, quota: Quota) -> A {
+        let plans = &self.store.common.plans;
+        plans.get(plans.number(quota)).algorithm.clone()
+    }
+
+    /// [`check_n_at`](Self::check_n_at) of a key whose [algorithm](Self::algorithm_of) the caller knows, so that nobody need
+    /// look it up.
     #[inline]
-    pub(crate) fn check_by_plan_at(&self, key: &K, n: u64, now: Tick) -> Decision {
+    pub(crate) fn check_by_at(&self, algorithm: &A, key: &K, n: u64, now: Tick) -> Decision {
         let (print, ask) = (self.store.seed.print(key), Ask::now(n));
-        let mut shard = self.store.shard(print);
-        let answer = shard.ask_by_plan(&self.store.common, print, || self.tick(now), step(ask, true));
-        drop(shard);
-        match answer {
+        let mut decision = None;
+        let step = |state: &mut A::State, now| {
+            let said = algorithm.step(state, now, ask.with_patience(algorithm.patience()));
+            decision.insert(said).is_admitted()
+        };
+        self.store.shard(print).ask_by(&self.store.common, print, || self.tick(now), step);
+        match decision {
             Some(decision) => decision,
             None => self.take(key, self.tick(now), ask, true).0,
         }

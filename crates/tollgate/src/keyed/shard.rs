@@ -94,6 +94,27 @@ fn segment_of(low_mask: usize, segments: usize, print: u64) -> usize {
     select_unpredictable(number < segments, number, bits & low_mask)
 }
 
+/// What `decide` makes of the state of a key that is known, and when. Reading the clock takes a tenth as long as getting the key's
+/// line from memory, so `now` is asked for while that is under way.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a caller that only wants a yes should not pay for the rest")]
+fn ask_known<S: Clone + Default, T>(
+    segments: &mut [Segment<S>],
+    low_mask: usize,
+    print: u64,
+    now: impl FnOnce() -> Tick,
+    decide: impl FnOnce(&mut S, Tick) -> T,
+) -> Option<(T, Tick)> {
+    let number = segment_of(low_mask, segments.len(), print);
+    let home = segments[number].home_of(print);
+    let now = now();
+    let state = match home.state_of(print) {
+        Some(state) => state,
+        None => state_abroad(segments, low_mask, print)?,
+    };
+    Some((decide(state, now), now))
+}
+
 /// The state of a key that is not in its own line. Apart, so that the way of most is short; the segment is found anew, so that
 /// they need not remember it.
 #[inline(never)]
@@ -233,8 +254,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Asks a key that is known: `decide` gets its algorithm and state, and whether it admits is counted. `None` if the key
-    /// is new, or [`take`](Self::take) must look after it first. Reading the clock takes a tenth as long as getting the key's
-    /// line from memory, so `now` is asked for while that is under way.
+    /// is new, or [`take`](Self::take) must look after it first.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a caller that only wants a yes should not pay for the rest")]
     pub(crate) fn ask<T>(
@@ -247,33 +267,32 @@ impl<A: Algorithm> Shard<A> {
         if self.way != Way::Quick {
             return self.ask_apart(common, print, now, decide);
         }
-        let number = self.segment_of(print);
-        let home = self.segments[number].home_of(print);
-        let now = now();
-        let state = match home.state_of(print) {
-            Some(state) => state,
-            None => state_abroad(&mut self.segments, self.low_mask, print)?,
-        };
-        let (admitted, answer) = decide(&self.algorithm, state, now);
+        let decide = |state: &mut A::State, now| decide(&self.algorithm, state, now);
+        let ((admitted, answer), now) = ask_known(&mut self.segments, self.low_mask, print, now, decide)?;
         self.count(common, now, admitted);
         Some(answer)
     }
 
-    /// [`ask_by_plan`](Self::ask_by_plan), apart, so that the way of the others is short.
-    #[inline(never)]
-    fn ask_apart<T>(
+    /// [`ask`](Self::ask) where the caller knows the key's algorithm, and keeps the answer: only whether it admits comes back.
+    #[inline]
+    pub(crate) fn ask_by(
         &mut self,
         common: &Common<A>,
         print: u64,
         now: impl FnOnce() -> Tick,
-        decide: impl FnOnce(&A, &mut A::State, Tick) -> (bool, T),
-    ) -> Option<T> {
-        self.ask_by_plan(common, print, now, decide)
+        decide: impl FnOnce(&mut A::State, Tick) -> bool,
+    ) -> Option<bool> {
+        if self.way == Way::Closed {
+            return None;
+        }
+        let (admitted, now) = ask_known(&mut self.segments, self.low_mask, print, now, decide)?;
+        self.count(common, now, admitted);
+        Some(admitted)
     }
 
-    /// [`ask`](Self::ask) where keys have plans, or where it is closed.
-    #[inline]
-    pub(crate) fn ask_by_plan<T>(
+    /// [`ask`](Self::ask) where keys have plans, or where it is closed; apart, so that the way of the others is short.
+    #[inline(never)]
+    fn ask_apart<T>(
         &mut self,
         common: &Common<A>,
         print: u64,

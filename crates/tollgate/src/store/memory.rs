@@ -20,11 +20,11 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Decision, Quota};
+use tollgate_core::{AnyLevel, Decision, Quota};
 
 use super::{Answer, Busy, Callers, Hit, Mode, Rule, Store, StoreError, Top, Usage};
 use crate::clock::{Clock, DefaultClock};
-use crate::keyed::{Pool, Sweeper};
+use crate::keyed::{Pool, Seed, Sweeper};
 use crate::sync::{Mutex, lock};
 pub use builder::MemoryStoreBuilder;
 use builder::Options;
@@ -94,6 +94,8 @@ pub struct MemoryLimit<C: Clock = DefaultClock> {
 struct Opened<C: Clock> {
     rule: Rule,
     table: Table<C>,
+    /// The table's.
+    seed: Seed,
     /// One for each quota; none if there are [too many quotas](MemoryStoreBuilder::max_quotas) already.
     tiers: Box<[Tier]>,
 }
@@ -104,6 +106,8 @@ struct Tier {
     /// Tells its keys from those of others.
     salt: u64,
     quota: Quota,
+    /// Its algorithm, where its state is one word.
+    level: Option<AnyLevel>,
     /// How long a hit that comes alone may be delayed.
     patience: Duration,
 }
@@ -112,7 +116,7 @@ impl<C: Clock> Opened<C> {
     /// What the table calls a key.
     #[inline]
     fn owner(&self, tier: &Tier, key: &[u8]) -> Owner {
-        Owner { print: self.table.fingerprint(&(tier.salt, key)), quota: tier.quota }
+        Owner { print: self.seed.print(&(tier.salt, key)), quota: tier.quota }
     }
 }
 
@@ -238,14 +242,16 @@ impl<C: Clock> Store for MemoryStore<C> {
         let most = if rule.is_brought() { most / 2 } else { most };
         let has_room = rule.quotas().iter().all(|quota| table.may_have(*quota, most));
         let quotas = if has_room { rule.quotas() } else { &[] };
+        let seed = table.seed().clone();
         let tier = |(index, quota): (usize, &Quota)| Tier {
-            salt: table.fingerprint(&rule.identity(index)),
+            salt: seed.print(&rule.identity(index)),
             quota: *quota,
+            level: table.level_of(*quota),
             patience: rule.patience(*quota),
         };
         let tiers = quotas.iter().enumerate().map(tier).collect();
         let table = table.with_quota(rule.quotas()[0]);
-        MemoryLimit { opened: Arc::new(Opened { rule: rule.clone(), table, tiers }) }
+        MemoryLimit { opened: Arc::new(Opened { rule: rule.clone(), table, seed, tiers }) }
     }
 
     #[inline]

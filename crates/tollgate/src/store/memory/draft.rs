@@ -6,7 +6,7 @@ use tollgate_core::{Decision, Tick};
 
 use super::permit::{MemoryPermit, Taken};
 use super::table::{Member, Owner};
-use super::{Hit, MemoryLimit, Mode, Opened};
+use super::{Hit, MemoryLimit, Mode, Opened, Tier};
 use crate::clock::Clock;
 use crate::gate::{self, Gate};
 use crate::store::{Answer, Said, StoreError};
@@ -21,8 +21,8 @@ pub(super) struct Draft<'a, C: Clock> {
 /// Something asked of one owner.
 pub(super) struct Asked<'a, C: Clock> {
     opened: &'a Opened<C>,
+    tier: &'a Tier,
     owner: Owner,
-    patience: Duration,
     pub(super) cost: u64,
 }
 
@@ -50,7 +50,7 @@ impl<'a, C: Clock> Draft<'a, C> {
             }
             for (quota, tier) in opened.tiers.iter().enumerate() {
                 let owner = opened.owner(tier, hit.key);
-                let asked = Asked { opened, owner, patience: tier.patience, cost: hit.cost };
+                let asked = Asked { opened, tier, owner, cost: hit.cost };
                 let tier = draft.add(asked, merges);
                 // Nobody has four billion of them.
                 draft.places.push(Place { hit: number as u32, quota: quota as u32, cost: hit.cost, tier });
@@ -120,7 +120,7 @@ impl<'a, C: Clock> Asked<'a, C> {
         let opened = &*hit.limit.opened;
         let [tier] = &*opened.tiers else { return None };
         let owner = opened.owner(tier, hit.key);
-        Some(Self { opened, owner, patience: tier.patience, cost: hit.cost })
+        Some(Self { opened, tier, owner, cost: hit.cost })
     }
 
     /// The fingerprint of whom it is asked of.
@@ -144,7 +144,7 @@ impl<'a, C: Clock> Asked<'a, C> {
     #[allow(clippy::inline_always, reason = "most only take, and the decision is copied once less")]
     pub(super) fn act(&self, mode: Mode, now: Tick, is_alone: bool) -> Decision {
         match mode {
-            Mode::Take => self.opened.table.check_at(&self.owner, self.cost, now),
+            Mode::Take => self.check(self.cost, now),
             Mode::Peek => self.peek(now, is_alone),
             Mode::Count => self.count(now),
             Mode::Charge => self.charge(now),
@@ -154,27 +154,31 @@ impl<'a, C: Clock> Asked<'a, C> {
 
     /// Takes it, to be settled later.
     pub(super) fn acquire(&self) -> (Answer, Option<MemoryPermit<C>>) {
-        match self.opened.table.reserve(&self.owner, self.cost, self.patience) {
+        match self.opened.table.reserve(&self.owner, self.cost, self.tier.patience) {
             Ok(taken) => (Answer::one(self.cost, taken.decision()), Some(MemoryPermit::new(taken))),
             Err(refused) => (Answer::one(self.cost, refused.0), None),
         }
     }
 
+    #[inline]
+    fn check(&self, cost: u64, now: Tick) -> Decision {
+        self.opened.table.check_at(self.tier.level.as_ref(), &self.owner, cost, now)
+    }
+
     fn peek(&self, now: Tick, is_alone: bool) -> Decision {
-        let patience = if is_alone { self.patience } else { Duration::ZERO };
+        let patience = if is_alone { self.tier.patience } else { Duration::ZERO };
         self.opened.table.peek_at(&self.owner, self.cost, patience, now)
     }
 
     /// Takes it if it fits, else what is left.
     fn count(&self, now: Tick) -> Decision {
-        let table = &self.opened.table;
-        let decision = table.check_at(&self.owner, self.cost, now);
+        let decision = self.check(self.cost, now);
         if decision.is_admitted() {
             return decision;
         }
         let mut left = decision.remaining();
         while left > 0 {
-            let rest = table.check_at(&self.owner, left, now);
+            let rest = self.check(left, now);
             if rest.is_admitted() || rest.remaining() >= left {
                 break;
             }

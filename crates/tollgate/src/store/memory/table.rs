@@ -15,7 +15,9 @@ use super::times::Times;
 use crate::cell::Held;
 use crate::clock::Clock;
 use crate::gate::{Costing, OneOf};
-use crate::keyed::{KeyOf, KeyedBuilder, KeyedLimiter, OwnedKeyOf, Pool, SnapshotError, Stats, Sweeper};
+use crate::keyed::{
+    KeyOf, KeyedBuilder, KeyedLimiter, OwnedKeyOf, Pool, Seed, SnapshotError, Stats, Sweeper,
+};
 use crate::reservation::Refused;
 use crate::store::Rule;
 
@@ -158,9 +160,8 @@ impl<C: Clock> Table<C> {
         (Self::Others(limiter), restored)
     }
 
-    #[inline]
-    pub(super) fn fingerprint<T: Hash + ?Sized>(&self, of: &T) -> u64 {
-        each!(self, limiter => limiter.fingerprint(of))
+    pub(super) fn seed(&self) -> &Seed {
+        each!(self, limiter => limiter.seed())
     }
 
     pub(super) fn may_have(&self, quota: Quota, most: u32) -> bool {
@@ -180,13 +181,24 @@ impl<C: Clock> Table<C> {
         each!(self, limiter => limiter.prepare(owner));
     }
 
+    /// The algorithm of a quota, where its state is one word.
+    pub(super) fn level_of(&self, quota: Quota) -> Option<AnyLevel> {
+        if let Self::Levels(limiter) = self { Some(limiter.algorithm_of(quota)) } else { None }
+    }
+
+    /// Checks, by the owner's [algorithm](Self::level_of) if that is known.
     #[inline]
-    pub(super) fn check_at(&self, owner: &Owner, cost: u64, now: Tick) -> Decision {
-        match self {
-            Self::Levels(limiter) => limiter.check_by_plan_at(owner, cost, now),
-            Self::Others(limiter) => limiter.check_by_plan_at(owner, cost, now),
-            Self::Times(times) => times.check_n_at(owner, cost, now),
+    pub(super) fn check_at(&self, level: Option<&AnyLevel>, owner: &Owner, cost: u64, now: Tick) -> Decision {
+        match (self, level) {
+            (Self::Levels(limiter), Some(level)) => limiter.check_by_at(level, owner, cost, now),
+            (Self::Times(times), _) => times.check_n_at(owner, cost, now),
+            _ => self.check_apart(owner, cost, now),
         }
+    }
+
+    #[inline(never)]
+    fn check_apart(&self, owner: &Owner, cost: u64, now: Tick) -> Decision {
+        each_or_times!(self, limiter => limiter.check_n_at(owner, cost, now))
     }
 
     pub(super) fn peek_at(&self, owner: &Owner, cost: u64, patience: Duration, now: Tick) -> Decision {
