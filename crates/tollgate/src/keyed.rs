@@ -18,6 +18,7 @@ mod plans;
 mod prefetch;
 mod reservation;
 mod segment;
+mod segments;
 mod settle;
 mod shard;
 mod shifted;

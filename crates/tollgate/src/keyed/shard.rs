@@ -1,9 +1,7 @@
 //! A part of the keys, behind one lock.
 //!
-//! A shard's keys lie in segments of about a thousand. Some bits of a fingerprint say which segment it belongs to. When there
-//! are too many keys for the segments, the next segment in turn is split in two by one more bit; when there are too few, the
-//! last one goes back to where it came from (linear hashing). Each segment is as large as its own keys need. So whatever a
-//! caller does to the table besides its own business, it touches one segment.
+//! A shard's keys lie in segments of about a thousand, which are split and joined one at a time. Each segment is as large as its
+//! own keys need. So whatever a caller does to the table besides its own business, it touches one segment.
 //!
 //! A key that is idle equals one that is absent. Calls drop idle keys as they go along: every 256th call looks at one line,
 //! every 32nd where the last look found some, a full segment is swept before it grows, and one that has become sparse is
@@ -16,7 +14,6 @@ mod quota;
 mod restore;
 mod sweep;
 
-use std::hint::select_unpredictable;
 use std::time::Duration;
 
 use tollgate_core::{Algorithm, Ask, Decision, Quota, Step, Tick};
@@ -26,6 +23,7 @@ use super::line::Start;
 use super::observer::Evicted;
 use super::plans::Plans;
 use super::segment::Segment;
+use super::segments::Segments;
 use crate::cell::Held;
 pub(crate) use account::Receipt;
 use account::{ACCOUNTS, Account, account};
@@ -37,8 +35,6 @@ pub(crate) use sweep::Swept;
 const CALLS_PER_LINE: u64 = 256;
 /// Every so many calls where the last line had idle keys in it, so that many that became idle together are soon gone.
 const CALLS_PER_IDLE_LINE: u64 = 32;
-/// The first of the bits that choose a segment. Those below choose the line in it, those at the top the shard.
-const SEGMENT_BITS: u32 = 32;
 
 /// What all shards of a store have in common.
 #[derive(Debug)]
@@ -85,48 +81,6 @@ pub(crate) enum Answer {
     Overflows,
 }
 
-/// Which of so many segments a fingerprint belongs to. One whose turn has not come yet is still with the one it will come from.
-#[inline]
-fn segment_of(low_mask: usize, segments: usize, print: u64) -> usize {
-    let bits = (print >> SEGMENT_BITS) as usize;
-    let number = bits & (2 * low_mask + 1);
-    // As good as tossing a coin, so no branch.
-    select_unpredictable(number < segments, number, bits & low_mask)
-}
-
-/// What `decide` makes of the state of a key that is known, and when. Reading the clock takes a tenth as long as getting the key's
-/// line from memory, so `now` is asked for while that is under way.
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "a caller that only wants a yes should not pay for the rest")]
-fn ask_known<S: Clone + Default, T>(
-    segments: &mut [Segment<S>],
-    low_mask: usize,
-    print: u64,
-    now: impl FnOnce() -> Tick,
-    decide: impl FnOnce(&mut S, Tick) -> T,
-) -> Option<(T, Tick)> {
-    let number = segment_of(low_mask, segments.len(), print);
-    let home = segments[number].home_of(print);
-    let now = now();
-    let state = match home.state_of(print) {
-        Some(state) => state,
-        None => state_abroad(segments, low_mask, print)?,
-    };
-    Some((decide(state, now), now))
-}
-
-/// The state of a key that is not in its own line. Apart, so that the way of most is short; the segment is found anew, so that
-/// they need not remember it.
-#[inline(never)]
-fn state_abroad<S: Clone + Default>(
-    segments: &mut [Segment<S>],
-    low_mask: usize,
-    print: u64,
-) -> Option<&mut S> {
-    let number = segment_of(low_mask, segments.len(), print);
-    segments[number].state_abroad(print)
-}
-
 /// What a shard has counted. See [`Stats`](super::Stats).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
@@ -156,10 +110,7 @@ enum Way {
 pub(crate) struct Shard<A: Algorithm> {
     /// How a key that is known is asked.
     way: Way,
-    segments: Vec<Segment<A::State>>,
-    /// Masks the bits of a fingerprint that choose a segment, without the highest of them; that one counts only for segments
-    /// that have been split already.
-    low_mask: usize,
+    segments: Segments<A::State>,
     /// Calls until the next line is swept; they are in the counts already.
     until_sweep: u64,
     /// For keys without a plan of their own.
@@ -217,8 +168,7 @@ impl<A: Algorithm> Shard<A> {
         Self {
             algorithm: common.plans.make(quota),
             unseen: A::State::default(),
-            segments: vec![segment],
-            low_mask: 0,
+            segments: Segments::new(segment),
             keys: 0,
             sweeping: 0,
             swept_at: Tick::ZERO,
@@ -240,17 +190,10 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Which segment a fingerprint belongs to. One whose turn has not come yet is still with the one it will come from.
-    #[inline]
-    fn segment_of(&self, print: u64) -> usize {
-        segment_of(self.low_mask, self.segments.len(), print)
-    }
-
     /// Gets a key's line under way.
     #[inline]
     pub(crate) fn prefetch(&mut self, print: u64) {
-        let number = self.segment_of(print);
-        let _under_way = self.segments[number].home_of(print);
+        self.segments.prefetch(print);
     }
 
     /// Asks a key that is known: `decide` gets its algorithm and state, and whether it admits is counted. `None` if the key
@@ -268,7 +211,7 @@ impl<A: Algorithm> Shard<A> {
             return self.ask_apart(common, print, now, decide);
         }
         let decide = |state: &mut A::State, now| decide(&self.algorithm, state, now);
-        let ((admitted, answer), now) = ask_known(&mut self.segments, self.low_mask, print, now, decide)?;
+        let ((admitted, answer), now) = self.segments.ask_known(print, now, decide)?;
         self.count(common, now, admitted);
         Some(answer)
     }
@@ -285,7 +228,7 @@ impl<A: Algorithm> Shard<A> {
         if self.way == Way::Closed {
             return None;
         }
-        let (admitted, now) = ask_known(&mut self.segments, self.low_mask, print, now, decide)?;
+        let (admitted, now) = self.segments.ask_known(print, now, decide)?;
         self.count(common, now, admitted);
         Some(admitted)
     }
@@ -302,7 +245,7 @@ impl<A: Algorithm> Shard<A> {
         if self.way == Way::Closed {
             return None;
         }
-        let (number, now) = (self.segment_of(print), now());
+        let (number, now) = (self.segments.number_of(print), now());
         let (state, plan) = self.segments[number].get_mut(print)?;
         let (admitted, answer) = decide(algorithm_of(&self.algorithm, common, plan), state, now);
         self.count(common, now, admitted);
@@ -321,7 +264,7 @@ impl<A: Algorithm> Shard<A> {
         if self.way == Way::Closed {
             return None;
         }
-        let number = self.segment_of(print);
+        let number = self.segments.number_of(print);
         let (state, plan) = self.segments[number].get_mut(print)?;
         let algorithm = algorithm_of(&self.algorithm, common, plan);
         let step = algorithm.decide(state, now, ask);
@@ -477,7 +420,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Puts in a key that is not there and will not be idle before `idle_at`. There must be room.
     pub(crate) fn put(&mut self, common: &Common<A>, print: u64, state: A::State, plan: u32, idle_at: Tick) {
-        let number = self.segment_of(print);
+        let number = self.segments.number_of(print);
         let segment = &mut self.segments[number];
         segment.put(print, state, plan);
         segment.none_idle_before = segment.none_idle_before.min(idle_at);

@@ -84,7 +84,7 @@ impl<A: Algorithm> Shard<A> {
         if self.is_held(print) || self.generation != drawn.generation {
             return false;
         }
-        let segment = &self.segments[self.segment_of(print)];
+        let segment = &self.segments[self.segments.number_of(print)];
         let state = segment.find(print).map(|place| &segment.slot(place).state);
         let is_as_found = state == drawn.before.as_ref();
         if is_as_found {
@@ -103,7 +103,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn commit(&mut self, common: &Common<A>, print: u64, drawn: Drawn<A>) -> Option<Receipt> {
         let Drawn { plan, before, after, now, .. } = drawn;
         let (state, claim) = after?;
-        let number = self.segment_of(print);
+        let number = self.segments.number_of(print);
         if before.is_some() {
             let place = self.segments[number].find(print).expect("nobody moves a key that is held");
             *self.segments[number].state_mut(place) = state;

@@ -28,7 +28,7 @@ impl<A: Algorithm> Shard<A> {
     /// The segment of a key, after all changes of quota.
     #[inline]
     pub(super) fn up_to_date(&mut self, print: u64) -> usize {
-        let number = self.segment_of(print);
+        let number = self.segments.number_of(print);
         if !self.aside.changes.is_empty() {
             self.catch_up(number);
             // Another one by the way, so that after so many calls as there are segments nobody is behind.

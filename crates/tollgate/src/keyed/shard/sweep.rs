@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use tollgate_core::{Algorithm, Tick};
 
-use super::{Common, SEGMENT_BITS, Shard, algorithm_of};
+use super::{Common, Shard, algorithm_of};
 use crate::keyed::segment::Segment;
+use crate::keyed::segments::Turn;
 
 /// With more keys a segment than this, on average, one of them is split.
 pub(super) const MOST_PER_SEGMENT: usize = 1_024;
@@ -101,34 +102,22 @@ impl<A: Algorithm> Shard<A> {
 
     /// Splits the segment whose turn it is.
     fn split(&mut self, common: &Common<A>) {
-        let high = self.segments.len();
-        if high > 2 * self.low_mask + 1 {
-            self.low_mask = 2 * self.low_mask + 1;
-        }
-        let low = high & self.low_mask;
-        self.catch_up(low);
-        let bit = (high - low) as u64;
-        let other = self.resize(common, low, |segment| segment.split(bit << SEGMENT_BITS));
+        let Turn { number, bit } = self.segments.next_turn();
+        self.catch_up(number);
+        let other = self.resize(common, number, |segment| segment.split(bit));
         common.room.grown(other.bytes() + size_of_val(&other));
         self.segments.push(other);
     }
 
     /// Undoes the latest split. Answers the segment that is no more.
     fn join(&mut self, common: &Common<A>) -> Option<Segment<A::State>> {
-        let last = self.segments.len() - 1;
-        let number = last & self.low_mask;
-        for number in [number, last] {
+        let number = self.segments.origin_of_last();
+        for number in [number, self.segments.len() - 1] {
             self.catch_up(number);
         }
         let mut last = self.segments.pop()?;
         common.room.shrunk(last.bytes() + size_of_val(&last));
         self.resize(common, number, |segment| segment.take_in(&mut last));
-        if self.segments.len() <= self.low_mask + 1 {
-            self.low_mask >>= 1;
-        }
-        if self.segments.capacity() >= 4 * self.segments.len() {
-            self.segments.shrink_to(2 * self.segments.len());
-        }
         Some(last)
     }
 }
