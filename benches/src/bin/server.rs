@@ -27,13 +27,12 @@ const SERVER_CORE: usize = 0;
 const LOAD_CORE: usize = 1;
 
 fn main() -> ExitCode {
-    if let Some(address) = child::start_server(|flag| match flag {
+    if child::serve(|flag| match flag {
         SERVE_RESP => Some(resp::start()),
         SERVE_NOTHING => Some(nothing::start()),
         SERVE_HTTP => Some(http::start()),
         _ => flag.strip_prefix(SERVE_BARE)?.parse().ok().map(http::start_bare),
     }) {
-        child::serve(address);
         return ExitCode::SUCCESS;
     }
     let options = match Options::from_env() {

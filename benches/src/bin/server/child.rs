@@ -1,10 +1,10 @@
 //! Servers in processes of their own, on the core of servers.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use tollgate::store::MemoryStore;
 use tollgate_benches::pin_to_core;
@@ -13,12 +13,22 @@ use tollgate_server::{Engine, Origin, Protocol, Running, Server as OurServer};
 
 use crate::SERVER_CORE;
 
-/// The server that the only argument asks for, if it asks for one.
-pub(crate) fn start_server(start: impl Fn(&str) -> Option<Started>) -> Option<Started> {
+/// Is the server that the only argument asks for, until whoever started this process is gone; whether it asks for one. For every
+/// line that it is sent it begins anew, with nothing in its store and the port told again: in the same process, so that the keys'
+/// fingerprints are the same each time.
+pub(crate) fn serve(start: impl Fn(&str) -> Option<Started>) -> bool {
     let mut arguments = std::env::args().skip(1);
-    let flag = arguments.next().filter(|_| arguments.next().is_none())?;
+    let Some(flag) = arguments.next().filter(|_| arguments.next().is_none()) else { return false };
     pin_to_core(SERVER_CORE); // and so the threads that it starts
-    start(&flag)
+    while let Some((port, running)) = start(&flag) {
+        println!("{port}");
+        let line = std::io::stdin().lines().next();
+        drop(running);
+        if line.is_none() {
+            return true;
+        }
+    }
+    false
 }
 
 /// A server that runs, and its port.
@@ -32,19 +42,12 @@ pub(crate) fn start(policy: &str, protocol: impl Protocol<MemoryStore>) -> Start
     (address.port(), server.start().expect("threads"))
 }
 
-/// Tells the port, and serves until whoever started this process is gone.
-pub(crate) fn serve((port, running): Started) {
-    println!("{port}");
-    let _ = std::io::stdin().read(&mut [0]);
-    drop(running);
-}
-
 /// A server in a process of its own. It ends when this is dropped.
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
-    /// Ours ends when this does.
-    _alive: Option<ChildStdin>,
+    /// Where ours is told to begin anew, and tells the port.
+    ours: Option<(ChildStdin, BufReader<ChildStdout>)>,
 }
 
 impl Server {
@@ -57,11 +60,16 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .expect("this program can be run again");
-        let alive = child.stdin.take();
-        let mut line = String::new();
-        let told = BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line);
-        let port = told.ok().and_then(|_| line.trim().parse().ok()).expect("the port it listens on");
-        Self { child, port, _alive: alive }
+        let tell = child.stdin.take().expect("piped");
+        let mut told = BufReader::new(child.stdout.take().expect("piped"));
+        Self { port: port_in(&mut told), child, ours: Some((tell, told)) }
+    }
+
+    /// Forgets everything, and has another port.
+    pub(crate) fn begin_anew(&mut self) {
+        let (tell, told) = self.ours.as_mut().expect("one of ours");
+        writeln!(tell, "anew").expect("it listens");
+        self.port = port_in(told);
     }
 
     /// A Redis that keeps nothing on disk.
@@ -78,7 +86,7 @@ impl Server {
         let is_ready = lines.any(|line| line.is_ok_and(|line| line.contains("Ready to accept connections")));
         assert!(is_ready, "redis-server ended instead of listening");
         std::thread::spawn(move || lines.for_each(drop)); // so that it never waits for a reader
-        Self { child, port, _alive: None }
+        Self { child, port, ours: None }
     }
 
     /// Seconds of a core that it has used.
@@ -99,6 +107,12 @@ impl Server {
         kilobytes.and_then(|number| number.parse::<f64>().ok()).expect("a line with the resident memory")
             * 1_024.0
     }
+}
+
+fn port_in(told: &mut impl BufRead) -> u16 {
+    let mut line = String::new();
+    let told = told.read_line(&mut line);
+    told.ok().and_then(|_| line.trim().parse().ok()).expect("the port it listens on")
 }
 
 /// What the threads that a server had when it was asked use of their core, as the system counts it: up to now if they wait, and

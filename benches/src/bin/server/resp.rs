@@ -5,8 +5,9 @@
 //!   most that this load gets out of any server that answers so. `-cpu` is what the server's process used per request, which depends
 //!   least on the load, and `-load` how much of its own core the load used: near 1, it is the load that is measured.
 //! - `resp-lean-16`: the same with a [load that takes less](super::lean), so that it is the server that is measured.
-//! - `resp-batch-longest`: many batches of 16 over one connection, the same ones in every round, to a server that has just begun:
-//!   the longest that a caller waits for the same batch in every one of the rounds. What the machine's other work, and the
+//! - `resp-batch-longest`: many batches of 16 over one connection, every key another one and so a table that grows, the same in
+//!   every round, to a server that has just begun in the same process (so that fingerprints, and with them what the table does when,
+//!   are the same): the longest that a caller waits for the same batch in every one of the rounds. What the machine's other work, and the
 //!   hypervisor's, keep a batch waiting in one round, it does not in all of them. `resp-batch-longest-seen` is the longest of single
 //!   rounds, `resp-batch-longest-used` the most that the server's process used of its core for one batch, `resp-batch-p9999` what
 //!   callers see of one in 10 000. What a Redis takes for PINGs, and `nothing` for the same batches, is how much of that is the
@@ -224,11 +225,16 @@ fn batches(options: Options, bench: &mut Bench, nothing: &Server, redis: &Server
     let mut longest_used = Case::new("resp-batch-longest-used", "us", Better::Lower)
         .goal(Goal::always_at_most("tollgate", 1_000.0));
     let mut p9999 = Case::new("resp-batch-p9999", "us", Better::Lower);
-    let throttles =
-        |batch: u64| (0..16).flat_map(|place| throttle((batch * 16 + place) % KEYS)).collect::<Vec<u8>>();
+    let throttles = |batch: u64| (0..16).flat_map(|place| throttle(batch * 16 + place)).collect::<Vec<u8>>();
     let pings = |_| b"*1\r\n$4\r\nPING\r\n".repeat(16);
+    let ours = RefCell::new(Server::ours(SERVE_RESP));
+    let ours_anew = || {
+        let mut ours = ours.borrow_mut();
+        ours.begin_anew();
+        one_by_one(&ours, count, throttles, 16 * 6)
+    };
     let runs: [Contender<'_, Batches>; 4] = [
-        ("tollgate", Box::new(|| one_by_one(&Server::ours(SERVE_RESP), count, throttles, 16 * 6))),
+        ("tollgate", Box::new(ours_anew)),
         ("nothing", Box::new(|| one_by_one(nothing, count, throttles, 16 * 6))),
         ("redis-ping", Box::new(|| one_by_one(redis, count, pings, 16))),
         ("machine", Box::new(|| echoed(count))),
