@@ -323,6 +323,12 @@ impl<S: Clone + Default> Segment<S> {
         self.bytes() / self.lines.len() * (larger(self.lines.len()) - self.lines.len())
     }
 
+    /// How much more memory the two would take that it can be split into.
+    pub(crate) fn growth_by_split(&self) -> usize {
+        let halves = 2 * self.bytes() / self.lines.len() * lines_for(self.used / 2);
+        (halves + size_of::<Self>()).saturating_sub(self.bytes())
+    }
+
     pub(crate) fn grow(&mut self) {
         self.rebuild(larger(self.lines.len()));
     }

@@ -333,7 +333,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             return;
         }
         while let Some(shard) = self.store.shards.get(way.giving) {
-            if shard.0.lock().make_way(common, share, print, way.now) {
+            if shard.0.lock().make_way(common, share, way.now) {
                 break;
             }
             way.giving += 1;

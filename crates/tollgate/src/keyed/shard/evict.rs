@@ -22,6 +22,18 @@ impl<A: Algorithm> Shard<A> {
 
     /// Makes room for one more key in a segment.
     pub(super) fn make_room(&mut self, common: &Common<A>, number: usize, now: Tick) -> Result<(), Full> {
+        self.make_room_within(u64::MAX, common, number, now)
+    }
+
+    /// The same, where all segments of this shard together may have so many bytes. Of growing and splitting, a call does one at
+    /// most.
+    pub(super) fn make_room_within(
+        &mut self,
+        most_bytes: u64,
+        common: &Common<A>,
+        number: usize,
+        now: Tick,
+    ) -> Result<(), Full> {
         if !common.room.has_key() {
             self.evict(common, number, now)?;
             if common.room.is_over() {
@@ -29,9 +41,10 @@ impl<A: Algorithm> Shard<A> {
             }
         }
         if !self.segments[number].is_full() {
+            self.split_if_due(most_bytes, common);
             return Ok(());
         }
-        if !common.room.has_bytes(self.segments[number].growth()) {
+        if !self.has_bytes(most_bytes, common, self.segments[number].growth()) {
             return self.evict(common, number, now);
         }
         let every = self.segments[number].places();
@@ -39,8 +52,13 @@ impl<A: Algorithm> Shard<A> {
         if !self.segments[number].has_room() {
             self.resize(common, number, Segment::grow);
         }
-        self.split_if_due(common);
         Ok(())
+    }
+
+    /// Whether the segments may have so many bytes more.
+    pub(super) fn has_bytes(&self, most_bytes: u64, common: &Common<A>, more: usize) -> bool {
+        let bytes = || self.segments.iter().map(Segment::bytes).sum::<usize>();
+        common.room.has_bytes(more) && (most_bytes == u64::MAX || (bytes() + more) as u64 <= most_bytes)
     }
 
     pub(super) fn no_room(&mut self, common: &Common<A>, full: &Full, limit: u64) -> Answer {

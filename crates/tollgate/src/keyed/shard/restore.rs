@@ -2,9 +2,10 @@
 
 use tollgate_core::{Algorithm, Tick};
 
+use super::evict::Full;
 use super::{Common, Shard, algorithm_of};
 use crate::keyed::cap::Share;
-use crate::keyed::segment::{Segment, Slot};
+use crate::keyed::segment::Slot;
 
 impl<A: Algorithm> Shard<A> {
     /// What a key takes in memory at least.
@@ -60,24 +61,24 @@ impl<A: Algorithm> Shard<A> {
             self.segments[number].set_plan(place, plan);
             return;
         }
-        let has_bytes = !self.segments[number].is_full() || self.grown(number) <= share.bytes;
-        let room = if has_bytes { Ok(()) } else { self.evict(common, number, now) };
-        match room.and_then(|()| self.make_room(common, number, now)) {
+        // Keys come segment by segment: where not all can stay, the first segments have more than their share.
+        let room = if common.room.has_key() { Ok(()) } else { self.evict_from_longest(common, now) };
+        match room.and_then(|()| self.make_room_within(share.bytes, common, number, now)) {
             Ok(()) => self.put(common, print, state, plan, Tick::ZERO),
             Err(_) => self.counts.evicted += 1,
         }
     }
 
-    /// What the segments would take in memory if one grew.
-    fn grown(&self, number: usize) -> u64 {
-        let bytes: usize = self.segments.iter().map(Segment::bytes).sum();
-        (bytes + self.segments[number].growth()) as u64
+    /// Forgets somebody of the segment with the most keys.
+    fn evict_from_longest(&mut self, common: &Common<A>, now: Tick) -> Result<(), Full> {
+        let longest = (0..self.segments.len()).max_by_key(|number| self.segments[*number].len()).unwrap_or(0);
+        self.catch_up(longest);
+        self.evict(common, longest, now)
     }
 
     /// Forgets somebody if this shard has more keys than its share, so that another that has fewer need not; whether it has.
-    pub(crate) fn make_way(&mut self, common: &Common<A>, share: Share, print: u64, now: Tick) -> bool {
-        let number = self.up_to_date(print);
-        self.keys as u64 > share.keys && self.evict(common, number, now).is_ok()
+    pub(crate) fn make_way(&mut self, common: &Common<A>, share: Share, now: Tick) -> bool {
+        self.keys as u64 > share.keys && self.evict_from_longest(common, now).is_ok()
     }
 
     /// Whether it has its share of the keys.

@@ -9,7 +9,7 @@ use crate::keyed::segment::Segment;
 use crate::keyed::segments::Turn;
 
 /// With more keys a segment than this, on average, one of them is split.
-pub(super) const MOST_PER_SEGMENT: usize = 1_024;
+pub(super) const MOST_PER_SEGMENT: usize = 768;
 /// With fewer, two become one.
 const FEWEST_PER_SEGMENT: usize = 256;
 
@@ -94,15 +94,18 @@ impl<A: Algorithm> Shard<A> {
         answer
     }
 
-    pub(super) fn split_if_due(&mut self, common: &Common<A>) {
-        if !self.pinned && self.keys >= self.segments.len() * MOST_PER_SEGMENT {
-            self.split(common);
+    /// Splits the segment whose turn it is, if there are too few of them and there is room for another.
+    pub(super) fn split_if_due(&mut self, most_bytes: u64, common: &Common<A>) {
+        if self.pinned || self.keys < self.segments.len() * MOST_PER_SEGMENT {
+            return;
+        }
+        let turn = self.segments.next_turn();
+        if self.has_bytes(most_bytes, common, self.segments[turn.number].growth_by_split()) {
+            self.split(common, turn);
         }
     }
 
-    /// Splits the segment whose turn it is.
-    fn split(&mut self, common: &Common<A>) {
-        let Turn { number, bit } = self.segments.next_turn();
+    fn split(&mut self, common: &Common<A>, Turn { number, bit }: Turn) {
         self.catch_up(number);
         let other = self.resize(common, number, |segment| segment.split(bit));
         common.room.grown(other.bytes() + size_of_val(&other));
