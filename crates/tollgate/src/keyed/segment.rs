@@ -147,9 +147,9 @@ impl<S: Clone + Default> Segment<S> {
         self.used * 10 < self.slots() * 6
     }
 
-    /// Whether it would do with half its size.
-    pub(crate) fn is_sparse(&self) -> bool {
-        self.lines.len() > FEWEST && self.used * 4 < self.slots()
+    /// Whether it would do with half its size, or with the fewest lines that one of its kind has.
+    pub(crate) fn is_sparse(&self, is_alone: bool) -> bool {
+        self.lines.len() > fewest(is_alone) && self.used * 4 < self.slots()
     }
 
     /// The line in which a key should be.
@@ -334,8 +334,8 @@ impl<S: Clone + Default> Segment<S> {
     }
 
     /// Takes the smallest size at which it is not nearly full. Answers the table that it had.
-    pub(crate) fn shrink(&mut self) -> Self {
-        self.rebuild(lines_for(self.used))
+    pub(crate) fn shrink(&mut self, is_alone: bool) -> Self {
+        self.rebuild(lines_for(self.used).max(fewest(is_alone)))
     }
 
     fn rebuild(&mut self, lines: usize) -> Self {
@@ -380,6 +380,12 @@ impl<S: Clone + Default> Segment<S> {
         }
         self.put(print, state, plan);
     }
+}
+
+/// The fewest lines that a segment is made smaller to. One of several need not be small, since soon it will be joined with another;
+/// and what is less than a page would not come from [`Pages`].
+fn fewest(is_alone: bool) -> usize {
+    if is_alone { FEWEST } else { 64 }
 }
 
 /// The smallest size at which so many keys leave some room.
@@ -445,7 +451,7 @@ mod tests {
                     }
                 }
                 if rng.u8(..) == 0 {
-                    drop(segment.shrink());
+                    drop(segment.shrink(rng.bool()));
                 }
             }
             agrees(&mut segment, &model);

@@ -56,7 +56,14 @@ impl<A: Algorithm> Shard<A> {
             return None;
         }
         self.sweeping += 1;
-        self.segments[number].is_sparse().then(|| self.resize(common, number, Segment::shrink))
+        self.shrink_if_sparse(common, number)
+    }
+
+    /// Answers the table that is not needed any more, if there is one.
+    fn shrink_if_sparse(&mut self, common: &Common<A>, number: usize) -> Option<Segment<A::State>> {
+        let is_alone = self.segments.len() == 1;
+        let is_sparse = self.segments[number].is_sparse(is_alone);
+        is_sparse.then(|| self.resize(common, number, |segment| segment.shrink(is_alone)))
     }
 
     fn has_too_many_segments(&self) -> bool {
@@ -121,6 +128,9 @@ impl<A: Algorithm> Shard<A> {
         let mut last = self.segments.pop()?;
         common.room.shrunk(last.bytes() + size_of_val(&last));
         self.resize(common, number, |segment| segment.take_in(&mut last));
+        if self.segments.len() == 1 {
+            drop(self.shrink_if_sparse(common, number)); // it was not alone when it was swept
+        }
         Some(last)
     }
 }
