@@ -429,8 +429,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Puts in a key that is not there, whether there is room or not: one that was taken out, or promised. Meanwhile the table may
-    /// have become smaller, or be behind with a change of quota
-    /// that the key has gone through.
+    /// have become smaller, or be behind with a change of quota that the key has gone through.
     pub(crate) fn put_back(&mut self, common: &Common<A>, print: u64, state: A::State, plan: u32) {
         let number = self.up_to_date(print);
         if self.segments[number].is_full() {
