@@ -1,22 +1,11 @@
 //! States as plain words: what is written is read back, and no words whatever can make an algorithm stumble.
 
-use core::time::Duration;
+mod strategies;
 
 use proptest::prelude::*;
 use tollgate_core::{Algorithm, AnyAlgorithm, AnyState, Ask, Claim, GiveBack, Kind, Quota, SubWindows, Tick};
 
-/// Numbers of every size, the largest and the smallest more often than chance would have them.
-fn number() -> impl Strategy<Value = u64> {
-    let any_size = (0..64_u32, any::<u64>()).prop_map(|(shift, number)| number >> shift);
-    prop_oneof![4 => any_size, 1 => 0..4_u64, 1 => (u64::MAX - 4)..=u64::MAX]
-}
-
-fn quota() -> impl Strategy<Value = Quota> {
-    let counted = (number(), number(), number())
-        .prop_map(|(count, period, burst)| Quota::per(count, Duration::from_nanos(period)).burst(burst));
-    let usual = (1..20_u64, 1..20_u64).prop_map(|(count, burst)| Quota::per_second(count).burst(burst));
-    prop_oneof![2 => counted, 3 => usual, 1 => Just(Quota::UNLIMITED)]
-}
+use strategies::{number, quota};
 
 fn algorithm() -> impl Strategy<Value = AnyAlgorithm> {
     (0..Kind::ALL.len(), quota(), 1..30_u32).prop_map(|(kind, quota, parts)| match Kind::ALL[kind] {

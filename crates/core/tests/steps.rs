@@ -1,21 +1,13 @@
 //! One-word states: the short ways to a decision end where the long one does.
 
+mod strategies;
+
 use core::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, AnyLevel, Ask, Kind, Quota, Tick};
+use tollgate_core::{Algorithm, AnyLevel, Ask, Kind, Tick};
 
-/// Numbers of every size.
-fn number() -> impl Strategy<Value = u64> {
-    (0..64_u32, any::<u64>()).prop_map(|(shift, number)| number >> shift)
-}
-
-fn quota() -> impl Strategy<Value = Quota> {
-    let counted = (number(), number(), number())
-        .prop_map(|(count, period, burst)| Quota::per(count, Duration::from_nanos(period)).burst(burst));
-    let usual = (1..20_u64, 1..20_u64).prop_map(|(count, burst)| Quota::per_second(count).burst(burst));
-    prop_oneof![2 => counted, 3 => usual, 1 => Just(Quota::UNLIMITED)]
-}
+use strategies::{number, quota};
 
 /// Any of those whose state is one word.
 fn algorithm() -> impl Strategy<Value = AnyLevel> {
