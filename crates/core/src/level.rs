@@ -220,7 +220,7 @@ impl<C: Curve> Algorithm for C {
         self.decide_level(*level, now, ask)
     }
 
-    /// As by [`decide`](Self::decide), but what is most frequent is written at once, and nothing of it is copied.
+    /// As by `decide`, but what is most frequent is written at once, and nothing of it is copied.
     #[inline]
     fn step(&self, level: &mut u64, now: Tick, ask: Ask) -> Decision {
         if ask.cost == 1 {
