@@ -143,6 +143,12 @@ mod tests {
         prints().map(|print| segments.number_of(print)).collect()
     }
 
+    /// The low half of the segments are as many as a power of two, and there are others for some or all of them.
+    fn check_mask(segments: &Segments<u64>) {
+        let (low, len) = (segments.low_mask + 1, segments.len());
+        assert!(low.is_power_of_two() && low <= len && len <= 2 * low, "{low} of {len}");
+    }
+
     #[test]
     fn a_turn_moves_keys_of_one_segment_and_only_those_with_its_bit() {
         let mut segments = Segments::new(Segment::<u64>::smallest(false));
@@ -150,6 +156,7 @@ mod tests {
             let before = numbers(&segments);
             let Turn { number, bit } = segments.next_turn();
             segments.push(Segment::smallest(false));
+            check_mask(&segments);
             assert_eq!(segments.origin_of_last(), number);
             for ((print, old), new) in prints().zip(before).zip(numbers(&segments)) {
                 let moves = old == number && print & bit != 0;
@@ -164,13 +171,13 @@ mod tests {
         let mut before = Vec::new();
         for _ in 1..40 {
             before.push(numbers(&segments));
-            let _ = segments.next_turn();
             segments.push(Segment::smallest(false));
         }
         while let Some(before) = before.pop() {
             assert!(segments.pop().is_some());
+            check_mask(&segments);
             assert_eq!(numbers(&segments), before);
         }
-        assert_eq!(segments.len(), 1);
+        assert_eq!((segments.len(), segments.low_mask), (1, 0));
     }
 }
