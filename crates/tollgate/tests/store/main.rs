@@ -1,12 +1,14 @@
-//! What a store in this process does: which limit is which, what each mode writes, settling, bounds, names, and files.
+//! What a store in this process does: which limit is which, what each mode writes, settling, names; its bounds and its files have
+//! files of their own.
 #![cfg(not(loom))]
 
-use std::fs;
-use std::path::PathBuf;
+mod bounds;
+mod files;
+
 use std::time::Duration;
 
 use tollgate::store::{Answer, Hit, MemoryLimit, MemoryStore, Mode, Rule, Store, StoreError, Top, Usage};
-use tollgate::{AtCap, Kind, ManualClock, Quota, SnapshotProblem, Verdict};
+use tollgate::{Kind, ManualClock, Quota, Verdict};
 
 type Memory = MemoryStore<ManualClock>;
 type Limit = MemoryLimit<ManualClock>;
@@ -390,110 +392,6 @@ fn quotas_that_callers_bring_along_leave_room_for_others() {
     assert!(!is_open(&written(7)));
 }
 
-// Bounds.
-
-#[test]
-fn whoever_has_used_all_is_remembered_beside_limits_that_fill_the_store() {
-    for cap in [100, 1_000, 10_000] {
-        let store = MemoryStore::builder().clock(ManualClock::new()).max_keys(cap).build();
-        let others = store.open(&Rule::floating("others", "own", SLOW));
-        let limit = store.open(&Rule::new("d", "n", Quota::per_hour(5)));
-        let sort = store.open(&Rule::new("d", "n", SLOW).with_kind(Kind::SlidingLog));
-        assert!((0..2 * cap).all(|key| take(&store, &others, &key.to_string(), 1)));
-        assert!(take(&store, &sort, "one", 1));
-        let abusers: Vec<String> = (0..10).map(|number| format!("abuser {number}")).collect();
-        assert!(abusers.iter().all(|abuser| take(&store, &limit, abuser, 5)));
-        assert!((0..20 * cap).all(|key| take(&store, &limit, &key.to_string(), 1)));
-        let forgotten = abusers.iter().filter(|abuser| take(&store, &limit, abuser, 1)).count();
-        assert_eq!(forgotten, 0, "of a store for {cap}");
-    }
-}
-
-#[test]
-fn a_full_store_refuses_new_keys_or_forgets_the_least_used() {
-    for (at_cap, wanted) in [(AtCap::Refuse, 100), (AtCap::Share, 100), (AtCap::Evict, 1_000)] {
-        let store = MemoryStore::builder().clock(ManualClock::new()).max_keys(100).at_cap(at_cap).build();
-        let limits = ["a", "b"].map(|name| store.open(&Rule::new("d", name, SLOW)));
-        let admitted = (0..1_000).filter(|key| take(&store, &limits[key % 2], &key.to_string(), 1)).count();
-        let Usage { keys, evicted, refused, .. } = usage(&store);
-        assert_eq!(admitted, wanted, "{at_cap:?}");
-        assert_eq!(keys, Some(100), "{at_cap:?}: all limits share the bound");
-        assert_eq!((evicted, refused), if wanted == 100 { (0, 900) } else { (900, 0) }, "{at_cap:?}");
-    }
-}
-
-#[test]
-fn an_algorithm_that_is_new_to_a_full_store_gets_its_share() {
-    let store = MemoryStore::builder().clock(ManualClock::new()).max_keys(4_000).build();
-    let bucket = store.open(&per_user());
-    let window = store.open(&Rule::new("d", "n", Quota::per_day(10)).with_kind(Kind::FixedWindow));
-    let fill = |limit: &Limit, keys: std::ops::Range<u32>| {
-        for key in keys {
-            assert!(take(&store, limit, &key.to_string(), 9));
-        }
-    };
-    fill(&bucket, 0..10_000);
-    let full = usage(&store).keys.unwrap();
-    assert!((4_000..4_200).contains(&full), "{full}");
-    fill(&window, 0..1_500);
-    let remembered = (0..1_500).filter(|key| left(&store, &window, &key.to_string()) == [1]).count();
-    assert_eq!(remembered, 1_500, "less than half: nothing of it is forgotten");
-    fill(&bucket, 10_000..20_000);
-    let keys = usage(&store).keys.unwrap();
-    assert!((3_800..4_200).contains(&keys), "the other gave way: {keys}");
-}
-
-#[test]
-fn bytes_are_bounded_over_all_algorithms() {
-    let most = 400_000;
-    let store = MemoryStore::builder().clock(ManualClock::new()).max_bytes(most).build();
-    let limits = [Kind::TokenBucket, Kind::FixedWindow].map(|kind| store.open(&per_user().with_kind(kind)));
-    for key in 0..40_000 {
-        assert!(take(&store, &limits[key % 2], &key.to_string(), 1));
-    }
-    let Usage { keys, bytes, evicted, .. } = usage(&store);
-    assert!(bytes.unwrap() <= most as u64 * 11 / 10, "{bytes:?}");
-    assert!(keys.unwrap() > 5_000, "{keys:?}");
-    assert_eq!(keys.unwrap() + evicted, 40_000);
-}
-
-#[test]
-fn ten_thousand_limits_take_no_memory_before_they_are_hit() {
-    let (store, _) = memory();
-    let limits: Vec<Limit> =
-        (0..10_000).map(|number| store.open(&Rule::new("d", number.to_string(), SLOW))).collect();
-    let before = usage(&store).bytes.unwrap();
-    for limit in &limits {
-        assert!(take(&store, limit, "k", 1));
-    }
-    let Usage { keys, bytes, .. } = usage(&store);
-    assert_eq!(keys, Some(10_000));
-    let each = (bytes.unwrap() - before) / 10_000;
-    assert!(each < 40, "{each} bytes");
-}
-
-#[test]
-fn what_is_idle_is_swept_by_hand_and_by_a_thread() {
-    let clock = ManualClock::new();
-    let store = MemoryStore::builder().clock(clock.clone()).sweep_every(Duration::from_millis(1)).build();
-    let limits = Kind::ALL.map(|kind| store.open(&Rule::new("d", "n", Quota::per_second(5)).with_kind(kind)));
-    for limit in &limits {
-        assert!(take(&store, limit, "k", 1));
-    }
-    store.sweep();
-    assert_eq!(usage(&store).keys, Some(8), "nobody is idle");
-    clock.advance(secs(10));
-    while usage(&store).keys != Some(0) {
-        std::thread::yield_now();
-    }
-    let (unswept, clock) = memory();
-    let limit = unswept.open(&Rule::new("d", "n", Quota::per_second(5)));
-    assert!(take(&unswept, &limit, "k", 1));
-    clock.advance(secs(1));
-    unswept.sweep();
-    assert_eq!(usage(&unswept).keys, Some(0));
-}
-
 // Names.
 
 #[test]
@@ -539,118 +437,6 @@ fn names_change_no_answer() {
         let got = decide(&named, Mode::Take, &[Hit::new(&one, &key).costing(cost)]).decision();
         assert_eq!(got, decide(&nameless, Mode::Take, &[Hit::new(&other, &key).costing(cost)]).decision());
     }
-}
-
-// Files.
-
-/// A folder that is gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tollgate-store-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A limit of every kind, and sub-windows with two numbers of parts.
-fn of_every_kind(store: &Memory) -> Vec<Limit> {
-    let rule = |kind| Rule::new("d", "n", Quota::per_hour(10)).with_kind(kind);
-    let mut limits: Vec<Limit> = Kind::ALL.iter().map(|kind| store.open(&rule(*kind))).collect();
-    limits.push(store.open(&Rule::new("d", "n", Quota::per_hour(10)).with_sub_windows(60)));
-    limits
-}
-
-#[test]
-fn a_store_goes_on_after_a_restart() {
-    let folder = Folder::new("restart");
-    let start = secs(1_000_000);
-    let clock = ManualClock::starting_at(start);
-    let store = MemoryStore::builder().clock(clock.clone()).build();
-    clock.advance(secs(7_200));
-    let limits = of_every_kind(&store);
-    let bucket = store.open(&per_user());
-    for limit in &limits {
-        assert!(take(&store, limit, "alice", 1));
-    }
-    assert!(take(&store, &bucket, "bob", 10));
-    assert_eq!(store.save(&folder.0).unwrap(), limits.len() + 1);
-
-    let clock = ManualClock::starting_at(start + secs(7_200 + 60));
-    let (restored, what) = MemoryStore::builder().clock(clock.clone()).restore(&folder.0);
-    assert_eq!((what.keys, what.problems.len()), (limits.len() + 1, 0));
-    store.clock().advance(secs(60));
-    for (old, new) in limits.iter().zip(&of_every_kind(&restored)) {
-        let peek = |store: &Memory, limit: &Limit| {
-            decide(store, Mode::Peek, &[Hit::new(limit, b"alice")]).decision()
-        };
-        assert_eq!(peek(&store, old), peek(&restored, new), "{old:?}");
-    }
-    let bucket = restored.open(&per_user());
-    assert!(!take(&restored, &bucket, "bob", 1) && take(&restored, &bucket, "carol", 10));
-    let changed = restored.open(&Rule::new("api", "per user", SLOW.burst(9)));
-    assert!(take(&restored, &changed, "bob", 9), "another rule starts afresh");
-}
-
-#[test]
-fn a_first_start_has_no_folder_and_a_bad_file_harms_no_other() {
-    let folder = Folder::new("damaged");
-    let (store, what) = MemoryStore::builder().clock(ManualClock::new()).restore(&folder.0);
-    assert_eq!((what.keys, what.problems.len()), (0, 0));
-    for limit in &of_every_kind(&store) {
-        assert!(take(&store, limit, "alice", 1));
-    }
-    store.save(&folder.0).unwrap();
-    let bad = folder.0.join("fixed-window.snapshot");
-    let mut bytes = fs::read(&bad).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    fs::write(&bad, bytes).unwrap();
-    fs::write(folder.0.join("notes.txt"), "not ours").unwrap();
-    fs::write(folder.0.join("token-bucketeer.snapshot"), "not ours either").unwrap();
-    let (store, what) = MemoryStore::builder().clock(ManualClock::new()).restore(&folder.0);
-    assert_eq!((what.keys, what.problems.len()), (8, 1));
-    assert_eq!(what.problems[0].path(), bad);
-    assert!(matches!(what.problems[0].problem(), SnapshotProblem::Damaged { .. }));
-    let window = store.open(&Rule::new("d", "n", Quota::per_hour(10)).with_kind(Kind::FixedWindow));
-    assert_eq!(left(&store, &window, "alice"), [10], "it starts afresh, and works");
-}
-
-#[test]
-fn saving_leaves_nothing_of_before_and_nothing_that_is_not_ours_is_touched() {
-    let folder = Folder::new("again");
-    let (store, _) = memory();
-    for limit in &of_every_kind(&store) {
-        assert!(take(&store, limit, "alice", 1));
-    }
-    store.save(&folder.0).unwrap();
-    fs::write(folder.0.join("notes.txt"), "not ours").unwrap();
-    let (other, _) = memory();
-    assert!(take(&other, &other.open(&per_user()), "bob", 1));
-    assert_eq!(other.save(&folder.0).unwrap(), 1);
-    let mut files: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().file_name()).collect();
-    files.sort();
-    assert_eq!(files, ["notes.txt", "token-bucket.snapshot"]);
-}
-
-#[test]
-fn a_folder_that_cannot_be_made_or_read_is_said_by_name() {
-    let folder = Folder::new("file");
-    fs::write(&folder.0, "a file").unwrap();
-    let (store, _) = memory();
-    let error = store.save(&folder.0).unwrap_err().to_string();
-    assert!(error.starts_with("cannot save a store in ") && error.contains("tollgate-store-file"), "{error}");
-    let (_, what) = MemoryStore::builder().clock(ManualClock::new()).restore(&folder.0);
-    assert_eq!(what.problems.len(), 1);
-    assert!(what.problems[0].to_string().contains("tollgate-store-file"), "{}", what.problems[0]);
-    fs::remove_file(&folder.0).unwrap();
 }
 
 // One decision of one limit, without an answer around it.
