@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -10,6 +10,7 @@ use tollgate::store::MemoryStore;
 use tollgate_benches::pin_to_core;
 use tollgate_policy::Policy;
 use tollgate_server::{Engine, Origin, Protocol, Running, Server as OurServer};
+use tollgate_testkit::free_port;
 
 use crate::SERVER_CORE;
 
@@ -74,8 +75,7 @@ impl Server {
 
     /// A Redis that keeps nothing on disk.
     pub(crate) fn redis() -> Self {
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let port = free_port();
         let mut child = Command::new("taskset")
             .args(["-c", &SERVER_CORE.to_string(), "redis-server", "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--port", &port.to_string()])
