@@ -64,11 +64,11 @@ pub trait Curve: Copy + fmt::Debug + PartialEq {
         Self::unpack(core::array::from_fn(word)).admission(start + band.size, now, 0)
     }
 
-    /// The decision to refuse a cost of one that would start at `start`, beyond the brink of its band, where that is easily
-    /// said and nobody would wait. `None` elsewhere: then [`decide_rest`](Self::decide_rest) says it.
+    /// The decision to refuse a cost of one at a `level` beyond the brink of its band, where that is easily said and nobody would
+    /// wait. `None` elsewhere: then [`decide_rest`](Self::decide_rest) says it.
     #[inline]
-    fn refuse_one(word: impl Fn(usize) -> u64, band: Band, start: u64, now: Tick) -> Option<Decision> {
-        let _ = (word, band, start, now);
+    fn refuse_one(word: impl Fn(usize) -> u64, band: Band, level: u64, now: Tick) -> Option<Decision> {
+        let _ = (word, band, level, now);
         None
     }
 
@@ -151,7 +151,7 @@ pub trait Curve: Copy + fmt::Debug + PartialEq {
             }
             if ask.patience_ns == 0
                 && band.floor <= band.brink
-                && let Some(decision) = Self::refuse_one(word, band, start, now)
+                && let Some(decision) = Self::refuse_one(word, band, level, now)
             {
                 return Step { change: None, decision };
             }

@@ -31,7 +31,7 @@ const STEEPEST: u64 = (1 << 63) - 1;
 pub(crate) struct Refill {
     /// Units a nanosecond, times 2^59.
     pub(crate) slope: u64,
-    /// Nanoseconds a unit, times 2^64; zero where that does not fit and a division must do.
+    /// Nanoseconds a unit, times 2^64, rounded down to an odd number; zero where that does not fit and a division must do.
     pub(crate) inverse: u64,
     /// Units a token.
     pub(crate) unit: u64,
@@ -63,7 +63,7 @@ impl Refill {
 
     const fn with(slope: u64, unit: u64, depth: u64) -> Self {
         let inverse = ((1_u128 << (64 + FRACTION_BITS)) - 1) / slope as u128;
-        let inverse = if inverse > u64::MAX as u128 { 0 } else { inverse as u64 };
+        let inverse = if inverse > u64::MAX as u128 { 0 } else { (inverse as u64 - 1) | 1 };
         Self { slope, inverse, unit, depth }
     }
 
@@ -108,22 +108,37 @@ pub(crate) const fn given(slope: u64, now: Tick) -> u64 {
 /// [`Refill::nanos`] of bare numbers.
 #[inline]
 pub(crate) const fn nanos(slope: u64, inverse: u64, units: u64) -> u64 {
-    if inverse == 0 { slow_nanos(slope, units) } else { nanos_by_inverse(inverse, units) }
+    match (units, inverse) {
+        (0, _) => 0,
+        (_, 0) => slow_nanos(slope, units),
+        _ => nanos_by_inverse(inverse, units),
+    }
 }
 
-/// [`nanos`] where the inverse is known not to be zero.
+/// [`nanos`] of at least one unit, where the inverse is not zero. The inverse is odd, so that its product with fewer than 2^64 units
+/// is never a multiple of 2^64, and there is always something to round up.
 #[inline]
 pub(crate) const fn nanos_by_inverse(inverse: u64, units: u64) -> u64 {
-    let product = units as u128 * inverse as u128;
-    (product >> 64) as u64 + (product as u64 != 0) as u64
+    ((units as u128 * inverse as u128) >> 64) as u64 + 1
 }
 
-/// Whether a wait worked out by [`nanos_by_inverse`] is true to the nanosecond as it is: nothing was rounded, because a
-/// nanosecond gives whole units, and it does not come near the end of time.
+/// Whether a wait worked out by [`nanos_by_inverse`] is true to the nanosecond as it is.
 #[inline]
 pub(crate) const fn is_exact(slope: u64, wait: u64, now: Tick) -> bool {
-    let whole = slope << (64 - FRACTION_BITS) == 0;
-    whole && (wait | now.as_nanos()) >> (FRACTION_BITS - 1) == 0
+    is_whole(slope) && is_near(wait, now)
+}
+
+/// Whether a nanosecond gives whole units, so that the line has no steps.
+#[inline]
+const fn is_whole(slope: u64) -> bool {
+    slope << (64 - FRACTION_BITS) == 0
+}
+
+/// Whether a wait does not come near the end of time, and is short enough for the error of the inverse not to matter: for s
+/// whole units a nanosecond it is below 1/s of one, whatever s is, and for any slope it is below half a nanosecond.
+#[inline]
+const fn is_near(wait: u64, now: Tick) -> bool {
+    (wait | now.as_nanos()) >> (FRACTION_BITS - 1) == 0
 }
 
 /// Nanoseconds from `now` until `units` more have been given, true to the nanosecond.
@@ -136,11 +151,11 @@ pub(crate) const fn nanos_until(slope: u64, inverse: u64, units: u64, now: Tick)
         return slow_nanos_until(slope, units, now);
     }
     let wait = nanos_by_inverse(inverse, units);
-    if wait >= (1 << FRACTION_BITS) - least(now.as_nanos(), 1 << FRACTION_BITS) {
-        return NEVER;
+    if !is_near(wait, now) {
+        return slow_nanos_until(slope, units, now);
     }
-    if slope << (64 - FRACTION_BITS) == 0 {
-        return wait; // whole units a nanosecond: nothing was rounded
+    if is_whole(slope) {
+        return wait;
     }
     // `given` rounds down, so the straight line may be one nanosecond off on either side.
     let target = given(slope, now) + units;
@@ -151,8 +166,8 @@ pub(crate) const fn nanos_until(slope: u64, inverse: u64, units: u64, now: Tick)
     }
 }
 
-/// [`nanos_until`] where a nanosecond gives less than a unit (a huge burst at a slow rate, or no rate at all): the line then
-/// stands still for many nanoseconds at a time, and only the exact quotient finds the one at which it rises.
+/// [`nanos_until`] by an exact quotient: for waits of years, and where a nanosecond gives less than a unit (a huge burst at a slow
+/// rate, or no rate at all), so that the line stands still for many nanoseconds at a time.
 #[cold]
 const fn slow_nanos_until(slope: u64, units: u64, now: Tick) -> u64 {
     let at = slow_nanos(slope, given(slope, now).saturating_add(units));
@@ -162,9 +177,6 @@ const fn slow_nanos_until(slope: u64, units: u64, now: Tick) -> u64 {
 
 #[cold]
 const fn slow_nanos(slope: u64, units: u64) -> u64 {
-    if units == 0 {
-        return 0;
-    }
     if slope == 0 {
         return NEVER;
     }
@@ -237,6 +249,22 @@ mod tests {
         assert!(slow.depth <= MOST_UNITS && slow.unit > 1);
         let year = slow.nanos(slow.unit);
         assert!((31_536_000_000_000_000..31_536_000_100_000_000).contains(&year), "{year}");
+    }
+
+    #[test]
+    fn waits_of_years_are_true_to_the_nanosecond() {
+        for units_a_nano in 1..16 {
+            let refill = Refill::with(units_a_nano << FRACTION_BITS, 1, 1);
+            for wait in [1, 3, (1 << 57) + 1, (1 << 58) - 1, 1 << 58, (1 << 58) + 7, (1 << 59) - 1] {
+                for last in 1..=units_a_nano {
+                    let units = (wait - 1) * units_a_nano + last;
+                    let told = nanos_until(refill.slope, refill.inverse, units, Tick::ZERO);
+                    assert_eq!(told, wait, "{units} units at {units_a_nano} a nanosecond");
+                }
+            }
+            let beyond = nanos_until(refill.slope, refill.inverse, units_a_nano << 59, Tick::ZERO);
+            assert_eq!(beyond, NEVER, "the end of time");
+        }
     }
 
     #[test]

@@ -129,10 +129,10 @@ impl Curve for TokenBucket {
     }
 
     #[inline]
-    fn refuse_one(word: impl Fn(usize) -> u64, band: Band, start: u64, now: Tick) -> Option<Decision> {
+    fn refuse_one(word: impl Fn(usize) -> u64, band: Band, level: u64, now: Tick) -> Option<Decision> {
         let inverse = word(INVERSE);
-        let wait_ns = refill::nanos_by_inverse(inverse, start - band.brink);
-        let reset_ns = refill::nanos_by_inverse(inverse, start - band.floor);
+        let wait_ns = refill::nanos_by_inverse(inverse, level - band.brink);
+        let reset_ns = refill::nanos_by_inverse(inverse, level - band.floor);
         let decision = Decision::new(Verdict::Deny, word(LIMIT), 0, wait_ns, reset_ns); // less than one is left
         refill::is_exact(word(SLOPE), wait_ns, now).then_some(decision)
     }

@@ -182,14 +182,19 @@ impl<C: Curve> AtomicCell<C> {
         }
     }
 
-    /// Updates by the shortest way for a cost of one. `None` if the cell is shut, or the long way must decide. `decide` is
-    /// given the version, the band and the start, and says what to answer.
+    /// Updates by the shortest way for a cost of one. `None` if the cell is shut, or the long way must decide. What to answer say
+    /// `admit`, given the band and the start, and `refuse`, given the version, the band and the level.
     #[inline(always)]
     #[allow(
         clippy::inline_always,
         reason = "a decision returned through memory costs 6 ns of 16; cargo xtask bench direct"
     )]
-    fn one<T>(&self, now: Tick, decide: impl Fn(u64, Band, u64) -> Option<T>) -> Option<T> {
+    fn one<T>(
+        &self,
+        now: Tick,
+        admit: impl Fn(Band, u64) -> Option<T>,
+        refuse: impl Fn(u64, Band, u64) -> Option<T>,
+    ) -> Option<T> {
         let curve = &self.curve.0;
         let version = curve.latch().load(Ordering::Acquire);
         if C::LATCH.is_none() && is_shut(version) {
@@ -201,12 +206,15 @@ impl<C: Curve> AtomicCell<C> {
             || is_still(curve.latch(), version),
             |level| {
                 let start = level.max(band.floor);
+                if start <= band.brink {
+                    return Some((Some(start.wrapping_add(band.size)), admit(band, start)?));
+                }
                 // A level that is held lies beyond every brink, so only a refusal needs to look for that.
-                let next = (start <= band.brink).then(|| start.wrapping_add(band.size));
-                if next.is_none() && (band.floor > band.brink || level == HELD) {
+                if band.floor > band.brink || level == HELD {
                     return None; // held, or no band: shut, or not for the short way
                 }
-                decide(version, band, start).map(|answer| (next, answer))
+                // Above the brink is above the floor; and the level is known before the greater of the two is.
+                Some((None, refuse(version, band, level)?))
             },
         )
     }
@@ -215,10 +223,7 @@ impl<C: Curve> AtomicCell<C> {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "as for `one`")]
     pub(super) fn quick_allow_unless(&self, now: Tick, plenty: u64) -> Option<bool> {
-        self.one(now, |_, band, start| match band.brink.checked_sub(start) {
-            Some(left) => (left < plenty).then_some(true),
-            None => Some(false),
-        })
+        self.one(now, |band, start| (band.brink - start < plenty).then_some(true), |_, _, _| Some(false))
     }
 
     /// Updates with any cost; `None` if the cell is shut.
@@ -295,7 +300,7 @@ where
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "as for `one`")]
     fn quick_allow(&self, now: Tick) -> Option<bool> {
-        self.one(now, |_, band, start| Some(start <= band.brink))
+        self.one(now, |_, _| Some(true), |_, _, _| Some(false))
     }
 
     #[inline(always)]
@@ -305,11 +310,9 @@ where
     )]
     fn quick_check_one(&self, now: Tick) -> Option<Decision> {
         let word = |index| self.curve.0.word(index);
-        self.one(now, |version, band, start| {
-            if start <= band.brink {
-                return Some(C::admit_one(word, band, start, now));
-            }
-            C::refuse_one(word, band, start, now).filter(|_| is_still(self.curve.0.latch(), version))
+        let admit = |band, start| Some(C::admit_one(word, band, start, now));
+        self.one(now, admit, |version, band, level| {
+            C::refuse_one(word, band, level, now).filter(|_| is_still(self.curve.0.latch(), version))
         })
     }
 
@@ -358,7 +361,7 @@ where
         if band.floor > band.brink {
             return None; // no band: shut, or not for the short way
         }
-        let decision = C::refuse_one(word, band, start, now).filter(|_| is_still(curve.latch(), version))?;
+        let decision = C::refuse_one(word, band, level, now).filter(|_| is_still(curve.latch(), version))?;
         Some(One { decision, plan: LevelPlan { level, next: level } })
     }
 
