@@ -146,6 +146,12 @@ impl<S: Store> Clerk<S> {
         Arc::clone(&self.opened[place])
     }
 
+    /// [`open`](Self::open) of a token bucket.
+    pub fn open_own(&mut self, own: Own) -> Arc<Opened<S>> {
+        let place = self.own(own);
+        Arc::clone(&self.opened[place])
+    }
+
     /// Decides about a key of a limit of the caller's own.
     ///
     /// # Cancel safety
@@ -155,8 +161,7 @@ impl<S: Store> Clerk<S> {
         if let Some(decision) = self.decide_own_now(mode, own, key, cost) {
             return decision;
         }
-        let place = self.own(own);
-        let opened = Arc::clone(&self.opened[place]);
+        let opened = self.open_own(own);
         let asks = [Ask::limit(&opened, key).costing(cost)];
         let ruling = Box::pin(self.decide(mode, &asks)).await;
         ruling.expect("a limit that was opened has no field to read a cost from").findings()[0].decision
@@ -209,8 +214,8 @@ impl<S: Store> Clerk<S> {
     }
 }
 
-/// A token bucket of a caller's own, which no policy has. `family` says who brings such limits along: it is their domain and
-/// their name.
+/// A token bucket of a caller's own, which no policy has. `family` says who brings such limits along, and no others than these:
+/// it is their domain. One with a fixed quota is called by that, such as `10/s`; one without by the family.
 ///
 /// # Examples
 /// ```
@@ -251,14 +256,14 @@ impl Own {
         if is_floating {
             Rule::floating(family, family, quota)
         } else {
-            Rule::new(family, family, quota).brought()
+            Rule::new(family, quota.to_string(), quota).brought()
         }
     }
 
     /// Whether a rule is one of this family, with whichever quota.
     #[inline]
     fn is_kin_of(&self, rule: &Rule) -> bool {
-        rule.is_floating() == self.is_floating && rule.domain() == self.family && rule.name() == self.family
+        rule.is_floating() == self.is_floating && rule.domain() == self.family
     }
 }
 

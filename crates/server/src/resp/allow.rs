@@ -1,7 +1,7 @@
 //! `TG.ALLOW`: yes or no, by a limit that comes with the call.
 
 use tollgate::store::{Mode, Store};
-use tollgate::{Kind, Quota, QuotaError};
+use tollgate::{Quota, QuotaError};
 
 use super::reply::{Quoted, Replies};
 use super::request::Arguments;
@@ -79,7 +79,7 @@ pub(super) async fn reset<S: Store>(
         Ok(quota) => quota,
         Err(why) => return replies.error(format_args!("ERR {why}")),
     };
-    let opened = clerk.open(TG_ALLOW, TG_ALLOW, Kind::TokenBucket, quota);
+    let opened = clerk.open_own(Own::fixed(TG_ALLOW, quota));
     match clerk.engine().reset(&Subject::Limit(&opened, key)).await {
         Ok(resets) => replies.integer(i64::from(resets.iter().any(|reset| reset.was_known))),
         Err(error) => replies.error(format_args!("ERR {error}")),

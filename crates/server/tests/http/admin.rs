@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tollgate::Quota;
+use tollgate::store::Mode;
 use tollgate_policy::Policy;
-use tollgate_server::{Origin, Scope, Scopes};
+use tollgate_server::{Origin, Own, Scope, Scopes};
 
 use crate::support::Site;
 
@@ -137,6 +139,14 @@ fn the_busiest_keys_are_told() {
         (&one["domain"], &one["limit"], &one["error"]),
         (&json!("default"), &json!("per-ip"), &json!(0))
     );
+    for count in [5, 6] {
+        let own = Own::fixed("mine", Quota::per_second(count));
+        (0..10).for_each(|_| _ = site.engine.clerk().decide_own_now(Mode::Take, own, b"d", 1));
+    }
+    let json = site.get("/v1/keys/top?count=2").json();
+    let mut limits = [0, 1].map(|at| json["keys"][at]["limit"].as_str().unwrap());
+    limits.sort();
+    assert_eq!(limits, ["5/s", "6/s"], "a limit that was brought along is told by its quota: {json}");
     assert_eq!(site.get("/v1/keys/top?by=name").problem(400), "expected asked or denied, found \"name\"");
 }
 
