@@ -172,7 +172,7 @@ impl<S: Store> RateLimitBuilder<S> {
     /// The layer.
     ///
     /// # Errors
-    /// [`LimitError`], if callers cannot be told of the name of a limit, or two have the same.
+    /// [`LimitError`], if there is no limit, callers cannot be told of the name of one, or two have the same.
     pub fn build(self) -> Result<RateLimitLayer<S>, LimitError> {
         Rules::new(self).map(|rules| RateLimitLayer { current: Current::new(rules) })
     }

@@ -9,6 +9,8 @@ use tollgate_http::NameError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitError {
+    /// There is none, so that all calls would pass.
+    NoLimits,
     /// Callers cannot be told of a limit of this name.
     Name(NameError),
     /// Two limits have the same name, so nobody could tell them apart.
@@ -31,9 +33,15 @@ pub enum LimitError {
     },
 }
 
+#[cfg(feature = "policy")]
+const NO_LIMITS: &str = "there is no limit: see RateLimitBuilder::limit and RateLimitBuilder::policy";
+#[cfg(not(feature = "policy"))]
+const NO_LIMITS: &str = "there is no limit: see RateLimitBuilder::limit";
+
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoLimits => write!(f, "{NO_LIMITS}"),
             Self::Name(error) => error.fmt(f),
             Self::SameName(name) => {
                 write!(f, "two limits are called {name:?}; callers could not tell them apart")

@@ -72,7 +72,7 @@ impl<S: Store> Rules<S> {
         if let Some(policy) = builder.policy {
             return rules.with_policy(policy);
         }
-        Ok(rules)
+        if rules.entries.is_empty() { Err(LimitError::NoLimits) } else { Ok(rules) }
     }
 
     fn without_policy(plan: Arc<Plan<S>>) -> Result<Self, LimitError> {

@@ -137,6 +137,8 @@ fn limits_nobody_could_be_told_of_are_refused() {
     assert_eq!(error, LimitError::SameName("a".to_owned()));
     assert_eq!(error.to_string(), r#"two limits are called "a"; callers could not tell them apart"#);
     assert!(matches!(RateLimitLayer::new(limit("ö")), Err(LimitError::Name(_))));
+    let error = RateLimitLayer::builder().build().unwrap_err();
+    assert_eq!(error, LimitError::NoLimits, "it would let everything pass");
 }
 
 #[tokio::test]
