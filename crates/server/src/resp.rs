@@ -32,7 +32,7 @@
 //! Decisions and numbers are those of redis-cell, to the nanosecond, also if the parameters change from call to call: what is
 //! kept of a key is a time. Four things end in an error there and have an answer here: keys and arguments that are not UTF-8, rates
 //! above 1 000 a second, giving back more than was taken (the key is then as good as new), and parameters whose product exceeds
-//! 64 bits (a burst then counts as at most 146 years' worth). A store that many processes share may keep a time for every
+//! 64 bits (a burst is then at most 146 years' worth, and told so). A store that many processes share may keep a time for every
 //! combination of parameters instead.
 //!
 //! `THROTTLE` means by a burst what throttlecrab does, one less than `CL.THROTTLE`, and rounds seconds down as it does. It does not

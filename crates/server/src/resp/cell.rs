@@ -22,6 +22,7 @@ use tollgate::{Decision, Quota};
 pub(super) struct Cell {
     /// In nanoseconds.
     interval: u64,
+    /// How many at once.
     limit: i64,
     pub(super) quantity: i64,
 }
@@ -38,12 +39,13 @@ pub(super) struct Outcome {
     pub(super) reset_after: i128,
 }
 
-/// As much of time as a token bucket's level holds, in nanoseconds: 146 years.
+/// As much of time as a token bucket's level holds, in nanoseconds: 146 years. A longer time would make it coarser than a
+/// nanosecond.
 const LONGEST: u64 = 1 << 62;
 
 impl Cell {
-    /// One that lets `limit` pass at once, and `count` per `period` in the long run. None if it has no rate, or one that is
-    /// less than a nanosecond apart.
+    /// One that lets `limit` pass at once, or the [longest](LONGEST) time's worth if that is less, and `count` per `period` in the
+    /// long run. None if it has no rate, or one that is less than a nanosecond apart.
     pub(super) fn new(limit: i64, count: i64, period_seconds: i64, quantity: i64) -> Option<Self> {
         if count <= 0 || period_seconds <= 0 {
             return None;
@@ -54,15 +56,14 @@ impl Cell {
             None => u64::try_from(u128::from(period) * 1_000_000_000 / u128::from(count)).unwrap_or(u64::MAX),
         };
         let interval = interval.min(LONGEST);
-        (interval > 0).then_some(Self { interval, limit, quantity })
+        let most = LONGEST.checked_div(interval)?;
+        Some(Self { interval, limit: limit.min(most.cast_signed()), quantity })
     }
 
     /// The quota, as the store decides by it.
     #[inline]
     pub(super) fn quota(&self) -> Quota {
-        // A larger burst would make times coarser than a nanosecond.
-        let burst = u64::try_from(self.limit).unwrap_or(0).min(LONGEST / self.interval);
-        Quota::every(Duration::from_nanos(self.interval)).burst(burst)
+        Quota::every(Duration::from_nanos(self.interval)).burst(u64::try_from(self.limit).unwrap_or(0))
     }
 
     /// How a call ends that took something, or would have.
@@ -206,10 +207,11 @@ mod tests {
                     let cell = Cell::new(limit, 1, period, quantity).expect("a rate");
                     let deny = Decision::new(Verdict::Deny, 0, 0, u64::MAX, u64::MAX);
                     for outcome in [cell.taken(&deny), cell.looked(&deny), cell.given_back(&deny)] {
-                        assert_eq!(outcome.limit, limit);
+                        let most = if period == 1 { (1 << 62) / 1_000_000_000 } else { 1 };
+                        assert_eq!(outcome.limit, limit.min(most), "146 years' worth");
                         assert!(outcome.remaining >= 0);
                     }
-                    assert!(cell.quota().burst_size() <= 1 << 62);
+                    assert_eq!(i64::try_from(cell.quota().burst_size()), Ok(cell.limit.max(0)));
                 }
             }
         }
