@@ -5,7 +5,8 @@
 //! up. The cases:
 //!
 //! - `u64-uniform-1t` and its like: a check of a key that is there, of a million, by one thread or two. Two threads have
-//!   sequences of their own; the figure is what a check takes its thread.
+//!   sequences of their own; the figure is what a check takes its thread. `tollgate-coarse` reads a clock that is refreshed once a
+//!   millisecond; `floor` does what none can do without, see `keyed/floor.rs`.
 //! - `check-many-…`: ours in batches against ours one by one.
 //! - `collide-u64`: keys chosen to collide in a hasher without a seed, against random ones.
 //! - `instructions-…`: per check, counted by callgrind.
@@ -23,6 +24,8 @@
 
 #[path = "keyed/contenders.rs"]
 mod contenders;
+#[path = "keyed/floor.rs"]
+mod floor;
 #[path = "keyed/growth.rs"]
 mod growth;
 #[path = "keyed/keys.rs"]

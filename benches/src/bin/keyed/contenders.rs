@@ -16,6 +16,7 @@ use limitador::limit::{Limit, Namespace};
 use throttlecrab::PeriodicStore;
 use tollgate_benches::counted;
 
+use crate::floor::Floor;
 use crate::keys::Key;
 use crate::ours::Ours;
 
@@ -105,6 +106,7 @@ impl Contest for u64 {
     fn make(name: &str, terms: Terms) -> Box<dyn Keyed<Self>> {
         match name {
             "tollgate" => Box::new(Ours::<u64>::new(terms)),
+            "tollgate-coarse" => Box::new(Ours::<u64, _>::coarse(terms)),
             other => generic(other, terms),
         }
     }
@@ -128,6 +130,7 @@ impl Contest for String {
     fn make(name: &str, terms: Terms) -> Box<dyn Keyed<Self>> {
         match name {
             "tollgate" => Box::new(Ours::<str>::new(terms)),
+            "tollgate-coarse" => Box::new(Ours::<str, _>::coarse(terms)),
             "throttlecrab" => Box::new(Throttlecrab::new(terms)),
             "limitador" => Box::new(Limitador::new(terms)),
             other => generic(other, terms),
@@ -150,6 +153,7 @@ fn generic<K: Key>(name: &str, terms: Terms) -> Box<dyn Keyed<K>> {
         }
         "governor-hashmap" => Box::new(governor::RateLimiter::hashmap(quota)),
         "pingora-limits" => Box::new(Pingora::new(terms)),
+        "floor" => Box::new(Floor::new()),
         other => panic!("there is no contender {other:?}"),
     }
 }

@@ -6,20 +6,19 @@ use std::any::Any;
 use std::hash::Hash;
 use std::time::Duration;
 
-use tollgate::{KeyedLimiter, Quota};
+use tollgate::{Clock, CoarseClock, DefaultClock, KeyedLimiter, Quota, TokenBucket};
 
 use crate::contenders::{Keyed, Terms};
 
-pub(crate) struct Ours<K: ?Sized> {
-    limiter: KeyedLimiter<K>,
+pub(crate) struct Ours<K: ?Sized, C: Clock = DefaultClock> {
+    limiter: KeyedLimiter<K, TokenBucket, C>,
     /// Kept, not used: it sweeps until it is dropped.
     _sweeper: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl<K: ?Sized + Hash + 'static> Ours<K> {
     pub(crate) fn new(terms: Terms) -> Self {
-        let quota = Quota::every(terms.per_token).burst(u64::from(terms.burst));
-        Self { limiter: KeyedLimiter::new(quota), _sweeper: None }
+        Self { limiter: KeyedLimiter::new(quota(terms)), _sweeper: None }
     }
 
     /// With a thread that sweeps.
@@ -43,7 +42,19 @@ impl<K: ?Sized + Hash + 'static> Ours<K> {
     }
 }
 
-impl Keyed<u64> for Ours<u64> {
+impl<K: ?Sized + Hash + 'static> Ours<K, CoarseClock> {
+    /// With a clock that is refreshed once a millisecond.
+    pub(crate) fn coarse(terms: Terms) -> Self {
+        let clock = CoarseClock::new(Duration::from_millis(1));
+        Self { limiter: KeyedLimiter::builder(quota(terms)).clock(clock).build(), _sweeper: None }
+    }
+}
+
+fn quota(terms: Terms) -> Quota {
+    Quota::every(terms.per_token).burst(u64::from(terms.burst))
+}
+
+impl<C: Clock> Keyed<u64> for Ours<u64, C> {
     #[inline(always)]
     fn allow(&self, key: &u64) -> bool {
         self.limiter.allow(key)
@@ -58,7 +69,7 @@ impl Keyed<u64> for Ours<u64> {
     }
 }
 
-impl Keyed<String> for Ours<str> {
+impl<C: Clock> Keyed<String> for Ours<str, C> {
     #[inline(always)]
     fn allow(&self, key: &String) -> bool {
         self.limiter.allow(key)

@@ -16,12 +16,16 @@ use crate::{COUNT, KEYS, Plan};
 const SLOW: &str = "limitador";
 const SLOW_PART: usize = 10;
 
+/// Beside the contenders, for their speed alone.
+const BESIDE: &[&str] = &["tollgate-coarse", "floor"];
+
 /// A limiter that knows every key, with its name.
 type Filled<K> = (&'static str, Box<dyn Keyed<K>>);
 
 /// All contenders, every spread, one thread and two.
 pub(crate) fn checks<K: Contest>(plan: &Plan, bench: &mut Bench) {
-    let filled: Vec<Filled<K>> = K::CONTENDERS.iter().map(|name| (*name, filled(name))).collect();
+    let names = K::CONTENDERS.iter().chain(BESIDE);
+    let filled: Vec<Filled<K>> = names.map(|name| (*name, filled(name))).collect();
     for spread in Spread::ALL {
         let calls = [1, 2].map(|seed| spread.calls::<K>(KEYS, plan.turns, seed));
         for threads in [1, 2] {
