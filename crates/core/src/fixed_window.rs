@@ -12,9 +12,9 @@ use crate::{GiveBack, Quota, Tick};
 ///
 /// **Guarantee**: at most `count` in each aligned window. The quota's burst is not used.
 ///
-/// **Formula**, with a level that counts `count` per window (see [`Curve`](crate::Curve)):
+/// **Formula**, with a level that rises by a stride of at least `count` from window to window (see [`Curve`](crate::Curve)):
 /// ```text
-/// i = floor(now / period);  start = max(level, i·count);  admit iff start + cost <= (i+1)·count
+/// i = floor(now / period);  start = max(level, i·stride);  admit iff start + cost <= i·stride + count
 /// ```
 ///
 /// **Weakness**: up to `2·count` within an instant, half at the end of one window and half at the start of the next; and
@@ -92,6 +92,10 @@ impl Curve for FixedWindow {
 
     fn returned(&self, level: u64, back: GiveBack, now: Tick) -> Option<u64> {
         self.windows.returned(level, back, now)
+    }
+
+    fn refunded(&self, level: u64, amount: u64, now: Tick) -> Option<u64> {
+        self.windows.refunded(level, amount, now)
     }
 
     fn charged(&self, level: u64, extra: u64, now: Tick) -> u64 {

@@ -12,10 +12,10 @@ use crate::{GiveBack, Quota, Tick};
 /// **Guarantee**: at most `count` in each aligned window, and the k-th call of a window (counting from 0) not before
 /// k/count of it has passed. Whoever is behind schedule may catch up. The quota's burst is not used.
 ///
-/// **Formula**, with a level that counts `count` per window:
+/// **Formula**, with a level that rises by a stride of at least `count` from window to window:
 /// ```text
-/// i = floor(now / period);  passed = now - i·period;  start = max(level, i·count)
-/// admit iff start + cost <= i·count + floor(passed·count / period) + 1
+/// i = floor(now / period);  passed = now - i·period;  start = max(level, i·stride)
+/// admit iff start + cost <= i·stride + floor(passed·count / period) + 1
 /// ```
 ///
 /// **Weakness**: after an idle stretch everything that could have been used so far may come at once, up to `count` at
@@ -122,6 +122,10 @@ impl Curve for PacedWindow {
 
     fn returned(&self, level: u64, back: GiveBack, now: Tick) -> Option<u64> {
         self.windows.returned(level, back, now)
+    }
+
+    fn refunded(&self, level: u64, amount: u64, now: Tick) -> Option<u64> {
+        self.windows.refunded(level, amount, now)
     }
 
     fn charged(&self, level: u64, extra: u64, now: Tick) -> u64 {

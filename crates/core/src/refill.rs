@@ -209,7 +209,7 @@ const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-const fn least(a: u64, b: u64) -> u64 {
+pub(crate) const fn least(a: u64, b: u64) -> u64 {
     if a < b { a } else { b }
 }
 

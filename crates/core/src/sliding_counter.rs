@@ -99,17 +99,22 @@ impl SlidingCounter {
         }
     }
 
-    fn facts(&self, counts: &Counts, now: Tick) -> Facts {
+    /// What counts at `now`.
+    fn used(&self, counts: &Counts, now: Tick) -> u64 {
         let (seen, passed) = self.seen(counts, now);
         let left = u128::from(self.period_ns.saturating_sub(passed));
         let weighed = (u128::from(seen.previous) * left).div_ceil(u128::from(self.period_ns));
-        let used = u64::try_from(weighed).unwrap_or(u64::MAX).saturating_add(seen.current);
+        u64::try_from(weighed).unwrap_or(u64::MAX).saturating_add(seen.current)
+    }
+
+    fn facts(&self, counts: &Counts, now: Tick) -> Facts {
+        let (seen, _) = self.seen(counts, now);
         let windows = if seen.current > 0 { 2 } else { u64::from(seen.previous > 0) };
         // A window that has not begun yet is not fresh though it be empty: what was promised in it may have been given back,
         // but what it pushed out of sight still counts until then.
         let fresh = seen.window.saturating_add(windows).saturating_mul(self.period_ns);
         let reset_ns = fresh.saturating_sub(now.as_nanos());
-        Facts { remaining: self.count.saturating_sub(used), reset_ns }
+        Facts { remaining: self.count.saturating_sub(self.used(counts, now)), reset_ns }
     }
 }
 
@@ -183,11 +188,10 @@ impl Algorithm for SlidingCounter {
         if new.period_ns == 0 || self.period_ns == 0 {
             return (new, Counts::default());
         }
-        let used = self.count - self.facts(counts, now).remaining;
         // What was promised for later stays ahead of everybody who comes now.
         let newest = now.as_nanos().max(counts.window.saturating_mul(self.period_ns));
         let window = newest / new.period_ns;
-        (new, Counts { window, current: used.min(new.count), previous: 0 })
+        (new, Counts { window, current: self.used(counts, now), previous: 0 })
     }
 
     fn is_idle(&self, counts: &Counts, now: Tick) -> bool {

@@ -196,10 +196,10 @@ impl Algorithm for SubWindows {
         }
         let mut carried = Parts::default();
         if new.period_ns > 0 && self.period_ns > 0 {
-            let used = self.count - self.facts(state, now).remaining;
+            let used = self.used(state, self.part_at(now).max(state.newest));
             // What was promised for later stays ahead of everybody who comes now.
             let newest = now.max(Tick::from_nanos(state.newest.saturating_mul(self.part_ns())));
-            if let Some(change) = new.charge(&carried, used.min(new.count), newest) {
+            if let Some(change) = new.charge(&carried, used, newest) {
                 new.apply(&mut carried, change);
             }
         }

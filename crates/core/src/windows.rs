@@ -1,17 +1,22 @@
 //! Aligned windows on a level: what fixed and paced windows share.
 //!
-//! Window `i` owns the levels from `base + i·count` to `base + (i+1)·count`; a level inside it says how much of the
-//! window is used, and a level below it belongs to the past. No division is needed to tell them apart.
+//! Window `i` owns the levels from `base + i·stride` to `base + (i+1)·stride`; a level inside it says how much of the
+//! window is used, and a level below it belongs to the past. No division is needed to tell them apart. The stride is more than
+//! the count, so that a window still shows what was used of it before the count became less. What is charged beyond the count is
+//! owed by the windows that follow, the count by each.
 //!
 //! Windows begin at multiples of the period since a moment that may lie before the clock's origin, by the *age*. Window zero is
 //! the one that the origin lies in, so it has begun `phase = age mod period` before.
 
 use crate::decision::NEVER;
 use crate::level::CURVE_WORDS;
+use crate::refill::least;
 use crate::{GiveBack, Quota, Tick};
 
 /// The most a window may hold per nanosecond, so that no level overflows in 18 years.
 const FASTEST_PER_NANO: u64 = 16;
+/// The most levels of a window.
+const LONGEST_STRIDE: u64 = 1 << 62;
 /// No level goes beyond this, so that adding a windowful to one never overflows, nor makes [`HELD`](crate::HELD).
 const LAST_LEVEL: u64 = (3 << 62) - 2;
 
@@ -21,6 +26,9 @@ pub(crate) struct Windows {
     pub(crate) count: u64,
     /// Zero means unlimited.
     pub(crate) period_ns: u64,
+    /// How many levels a window owns: as many as it has nanoseconds, or as its count if that is more. Zero if the count is, or if
+    /// there is no limit: then no window ever gives anything back.
+    stride: u64,
     base: u64,
     /// How much of window zero had passed at the clock's origin.
     phase_ns: u64,
@@ -31,13 +39,13 @@ pub(crate) struct Windows {
 impl Windows {
     pub(crate) const fn of(quota: Quota) -> Self {
         let (count, period_ns) = (quota.count(), quota.period_nanos());
-        let (base, phase_ns, age_ns) = (0, 0, 0);
-        if quota.is_unlimited() {
-            return Self { count, period_ns, base, phase_ns, age_ns };
+        let bare = Self { count, period_ns, stride: 0, base: 0, phase_ns: 0, age_ns: 0 };
+        if quota.is_unlimited() || count == 0 {
+            return bare;
         }
-        let fastest = period_ns.saturating_mul(FASTEST_PER_NANO);
-        let fastest = if fastest > 1 << 62 { 1 << 62 } else { fastest };
-        Self { count: if count < fastest { count } else { fastest }, period_ns, base, phase_ns, age_ns }
+        let count = least(count, least(period_ns.saturating_mul(FASTEST_PER_NANO), LONGEST_STRIDE));
+        let stride = least(period_ns, LONGEST_STRIDE);
+        Self { count, stride: if count > stride { count } else { stride }, ..bare }
     }
 
     /// The same, aligned to a moment that lies `age_ns` before the clock's origin. Only for windows without a state yet.
@@ -66,7 +74,7 @@ impl Windows {
     /// The level at which window `index` begins; at the last level it stays there, and everything is refused.
     #[inline]
     pub(crate) fn floor_of(&self, index: u64) -> u64 {
-        let used = index.saturating_mul(self.count).min(1 << 63);
+        let used = index.saturating_mul(self.stride).min(1 << 63);
         self.base.saturating_add(used).min(LAST_LEVEL)
     }
 
@@ -81,10 +89,36 @@ impl Windows {
         if cost > self.count {
             return None;
         }
-        let index = self.window_of(start.checked_add(cost)?).max(self.index(now));
-        let (floor, end) = (self.floor_of(index), self.floor_of(index.saturating_add(1)));
-        let start = start.max(floor);
-        (start.checked_add(cost)? <= end).then_some((index, start))
+        let Place { index, used } = self.place(start, now);
+        let (index, start) = if used.checked_add(cost)? <= self.count {
+            (index, start.max(self.floor(now)))
+        } else {
+            let next = index.checked_add(1)?;
+            (next, self.floor_of(next))
+        };
+        (start.checked_add(cost)? <= self.floor_of(index.saturating_add(1))).then_some((index, start))
+    }
+
+    /// Which window a level is in, from that of `now` on, and how much of it is used.
+    fn place(&self, level: u64, now: Tick) -> Place {
+        let above = level.saturating_sub(self.floor(now));
+        let ahead = above.saturating_sub(1).checked_div(self.stride).unwrap_or(0);
+        Place { index: self.index(now).saturating_add(ahead), used: above - ahead * self.stride }
+    }
+
+    /// What windows after that of `now` owe at a place.
+    fn owed(&self, place: Place, now: Tick) -> u64 {
+        match place.index - self.index(now) {
+            0 => 0,
+            ahead => (ahead - 1).saturating_mul(self.count).saturating_add(place.used),
+        }
+    }
+
+    /// The level at which windows after that of `now` owe so much, the count each.
+    fn owing(&self, owed: u64, now: Tick) -> u64 {
+        let full = (owed - 1) / self.count;
+        let last = self.index(now).saturating_add(1).saturating_add(full);
+        self.floor_of(last).saturating_add(owed - full * self.count).min(LAST_LEVEL)
     }
 
     /// When window `index` begins; `None` if that cannot be written down.
@@ -100,7 +134,7 @@ impl Windows {
 
     /// The window that a level ends in: a level right at a boundary ends the window before.
     fn window_of(&self, level: u64) -> u64 {
-        level.saturating_sub(self.base).saturating_sub(1) / self.count.max(1)
+        level.saturating_sub(self.base).saturating_sub(1) / self.stride.max(1)
     }
 
     /// Nanoseconds until `level` is below everything.
@@ -124,25 +158,56 @@ impl Windows {
         (open && next < level).then_some(next)
     }
 
+    /// What does not fit into the window is owed by those that follow.
     pub(crate) fn charged(&self, level: u64, extra: u64, now: Tick) -> u64 {
-        level.max(self.floor(now)).saturating_add(extra).min(LAST_LEVEL)
+        let place = self.place(level, now);
+        let (owed, room) = (self.owed(place, now), self.count.saturating_sub(place.used));
+        if self.stride == 0 || (owed == 0 && extra <= room) {
+            return self.floor(now).saturating_add(place.used).saturating_add(extra).min(LAST_LEVEL);
+        }
+        let room = if owed == 0 { room } else { 0 };
+        self.owing(owed.saturating_add(extra - room), now)
     }
 
-    /// What was used of the window stays used, up to the new limit; what was promised beyond it stays owed.
+    /// The level after giving back without a receipt: what is owed goes first, then what was used of the window.
+    pub(crate) fn refunded(&self, level: u64, amount: u64, now: Tick) -> Option<u64> {
+        let place = self.place(level, now);
+        let owed = self.owed(place, now);
+        let next = if amount < owed {
+            self.owing(owed - amount, now)
+        } else {
+            let used = if owed == 0 { place.used } else { self.count };
+            self.floor(now).saturating_add(used.saturating_sub(amount - owed))
+        };
+        (next < level && !self.is_unlimited()).then_some(next)
+    }
+
+    /// What was used of the window stays used; what was promised beyond it stays owed.
     pub(crate) fn retuned(&self, level: u64, now: Tick, quota: Quota) -> (Self, u64) {
-        let start = level.max(self.floor(now));
-        let used = start - self.floor(now);
-        let owed = if self.period_ns == 0 { 0 } else { used.saturating_sub(self.count) };
         let new = Self::of(quota).aligned(self.age_ns);
-        let used = (used - owed).min(new.count).saturating_add(owed);
-        let bare = new.floor(now).saturating_add(used);
+        let start = level.max(self.floor(now));
+        let bare = self.carried(start, now, &new);
         let base = start.saturating_add(1).saturating_sub(bare).min(LAST_LEVEL);
         (Self { base, ..new }, bare.saturating_add(base).min(LAST_LEVEL))
     }
 
-    /// Not if more was used than the new window holds: it then starts out used up, and not all that was used shows any more.
+    /// What a level is in `new` windows that are not lifted yet. With a count of zero there is no telling what was used from what
+    /// is owed; it is then owed.
+    fn carried(&self, level: u64, now: Tick, new: &Self) -> u64 {
+        let place = self.place(level, now);
+        match self.owed(place, now) {
+            _ if self.is_unlimited() => new.floor(now),
+            _ if self.stride == 0 => new.charged(0, place.used, now),
+            0 if new.stride == 0 => place.used,
+            0 => new.floor(now).saturating_add(place.used.min(new.stride)),
+            owed if new.stride == 0 => self.count.saturating_add(owed),
+            owed => new.charged(0, new.count.saturating_add(owed), now),
+        }
+    }
+
+    /// Not if windows to come owe something: that is owed otherwise then.
     pub(crate) fn carries(&self, level: u64, now: Tick, new: &Self) -> bool {
-        level.saturating_sub(self.floor(now)) <= new.count
+        level.saturating_sub(self.floor(now)) <= self.stride.min(new.stride)
     }
 
     pub(crate) fn lifted(&self, by: u64) -> (Self, u64) {
@@ -155,10 +220,18 @@ impl Windows {
     }
 
     pub(crate) const fn pack(&self) -> [u64; CURVE_WORDS] {
-        [self.count, self.period_ns, self.base, self.phase_ns, self.age_ns, 0, 0]
+        [self.count, self.period_ns, self.stride, self.base, self.phase_ns, self.age_ns, 0]
     }
 
-    pub(crate) const fn unpack([count, period_ns, base, phase_ns, age_ns, ..]: [u64; CURVE_WORDS]) -> Self {
-        Self { count, period_ns, base, phase_ns, age_ns }
+    pub(crate) const fn unpack(words: [u64; CURVE_WORDS]) -> Self {
+        let [count, period_ns, stride, base, phase_ns, age_ns, _] = words;
+        Self { count, period_ns, stride, base, phase_ns, age_ns }
     }
+}
+
+/// Where a level is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    index: u64,
+    used: u64,
 }

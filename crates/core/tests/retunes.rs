@@ -1,0 +1,103 @@
+//! A change of quota gives nobody anything.
+
+use core::time::Duration;
+
+use proptest::prelude::*;
+use tollgate_core::{Algorithm, AnyAlgorithm, AnyState, Ask, Kind, Quota, Tick};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A limit of any kind with its state.
+struct Limit {
+    algorithm: AnyAlgorithm,
+    state: AnyState,
+}
+
+impl Limit {
+    fn new(kind: Kind, count: u64) -> Self {
+        Self { algorithm: AnyAlgorithm::new(kind, per_minute(count)), state: AnyState::default() }
+    }
+
+    /// How many are admitted at this moment, of a hundred.
+    fn drain(&mut self, now: Tick) -> usize {
+        (0..100).filter(|_| self.algorithm.step(&mut self.state, now, Ask::now(1)).is_allowed()).count()
+    }
+
+    fn set(&mut self, count: u64, now: Tick) {
+        (self.algorithm, self.state) = self.algorithm.retune(&self.state, now, per_minute(count));
+    }
+
+    /// As a store does that has many states: the new algorithm is not made for this one.
+    fn move_to(&mut self, count: u64, now: Tick) {
+        let new = AnyAlgorithm::new(self.algorithm.kind(), per_minute(count));
+        self.state = self.algorithm.moved(&self.state, now, per_minute(count), &new);
+        self.algorithm = new;
+    }
+
+    fn charge(&mut self, extra: u64, now: Tick) {
+        if let Some(change) = self.algorithm.charge(&self.state, extra, now) {
+            self.algorithm.apply(&mut self.state, change);
+        }
+    }
+}
+
+/// With a burst of the whole count, as windows have it.
+fn per_minute(count: u64) -> Quota {
+    Quota::per(count, MINUTE).burst(count)
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop::sample::select(Kind::ALL.to_vec())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn counts_up_and_down_admit_no_more_than_the_highest(
+        kind in kinds(),
+        counts in prop::collection::vec(1..20_u64, 1..12),
+        is_paused in any::<bool>(),
+        at_ns in 0..200_000_000_000_u64,
+        is_moved in any::<bool>(),
+    ) {
+        let (now, mut limit) = (Tick::from_nanos(at_ns), Limit::new(kind, counts[0]));
+        let mut admitted = limit.drain(now);
+        for count in &counts {
+            if is_moved { limit.move_to(*count, now) } else { limit.set(*count, now) }
+            admitted += limit.drain(now);
+        }
+        if is_paused {
+            limit.set(0, now);
+            limit.set(*counts.last().expect("one at least"), now);
+            admitted += limit.drain(now);
+        }
+        let highest = counts.iter().max().copied().unwrap_or_default();
+        prop_assert!(admitted as u64 <= highest, "{} of {}", admitted, highest);
+    }
+
+    #[test]
+    fn a_debt_outlives_a_higher_count(
+        kind in kinds(),
+        [low, more, extra] in [1..20_u64, 0..20_u64, 0..40_u64],
+        at_ns in 0..200_000_000_000_u64,
+        is_moved in any::<bool>(),
+    ) {
+        let (now, mut limit) = (Tick::from_nanos(at_ns), Limit::new(kind, low));
+        limit.drain(now);
+        limit.charge(more + extra, now);
+        if is_moved { limit.move_to(low + more, now) } else { limit.set(low + more, now) }
+        prop_assert_eq!(limit.drain(now), 0);
+    }
+}
+
+#[test]
+fn what_was_used_before_is_no_debt_of_the_windows_that_follow() {
+    for kind in [Kind::FixedWindow, Kind::PacedWindow] {
+        let end_of = |minute: u64| Tick::from_nanos(minute * 60_000_000_000 - 1);
+        let mut limit = Limit::new(kind, 10);
+        assert_eq!(limit.drain(end_of(1)), 10, "{kind}");
+        limit.set(3, end_of(1));
+        assert_eq!([1, 2, 3].map(|minute| limit.drain(end_of(minute))), [0, 3, 3], "{kind}");
+    }
+}
