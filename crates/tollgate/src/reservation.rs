@@ -87,13 +87,15 @@ impl<A: Held, C: Clock> Reservation<A, C> {
 
     /// [`settle`](Self::settle) at an explicit time.
     pub fn settle_at(self, actual: u64, now: Tick) {
-        let Some(claim) = self.grant.claim else {
-            return; // nothing is counted where nothing is limited
+        let cost = match self.grant.claim {
+            Some(claim) => claim.cost,
+            None if self.decision().limit() == u64::MAX => return, // nothing is counted where nothing is limited
+            None => 0,
         };
-        if actual < claim.cost {
-            self.give_back(claim.cost - actual, now);
-        } else if actual > claim.cost {
-            self.shared.charge(actual - claim.cost, now);
+        if actual < cost {
+            self.give_back(cost - actual, now);
+        } else if actual > cost {
+            self.shared.charge(actual - cost, now);
         }
     }
 

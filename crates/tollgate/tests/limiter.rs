@@ -190,6 +190,22 @@ fn settling_for_less_gives_back_only_what_time_has_not() {
 }
 
 #[test]
+fn an_estimate_of_nothing_can_be_settled() {
+    let (limiter, _clock) = manual(Quota::per_second(1).burst(10));
+    limiter.reserve_n(0).unwrap().settle(5);
+    assert_eq!(limiter.remaining(), 5);
+    limiter.wait_n(0).block().unwrap().settle(2);
+    assert_eq!(limiter.remaining(), 3);
+    // What began when nothing was limited is not counted.
+    limiter.set_quota(Quota::UNLIMITED);
+    let free = limiter.reserve_n(4).unwrap();
+    limiter.set_quota(Quota::per_second(1).burst(10));
+    let before = limiter.remaining();
+    free.settle(9);
+    assert_eq!(limiter.remaining(), before);
+}
+
+#[test]
 fn overlapping_estimates_can_be_settled() {
     let (limiter, _clock) = manual(Quota::per_second(10).burst(100));
     let estimates: Vec<_> = (0..4).map(|_| limiter.reserve_n(20).unwrap()).collect();
