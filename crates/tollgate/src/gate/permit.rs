@@ -80,6 +80,9 @@ impl<M: Member> Permit<M> {
     /// It was used, and what was asked for as `n` was really `actual`: what was taken too much comes back, as far as time has
     /// not restored it already; what was taken too little is charged, and those who come later wait for it. Limits with a
     /// fixed cost keep what they took. Slots are free again.
+    ///
+    /// Less may come back if permits are not settled in the order in which they were had, or the quota has changed: only what is
+    /// certain not to be handed out twice does.
     pub fn settle(mut self, actual: u64) {
         self.end(&mut Settling::Actual(actual));
     }
@@ -107,7 +110,8 @@ impl<M: Member> Permit<M> {
         self.end(&mut Settling::Used);
     }
 
-    /// It was not used: everything comes back, as far as time has not restored it already.
+    /// It was not used: everything comes back, as far as time has not restored it already and it is certain not to be handed out
+    /// twice. Windows that slide have nothing to give back of what was reserved for later.
     pub fn cancel(mut self) {
         self.end(&mut Settling::Unused);
     }

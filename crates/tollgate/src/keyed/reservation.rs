@@ -103,6 +103,10 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
 
     /// Says what it really cost: what was taken too much comes back, as far as time has not restored it already; what was
     /// taken too little is charged, and those who come later wait for it.
+    ///
+    /// Less may come back, never more: only what is certain not to be handed out twice does. After a change of the quota it is
+    /// nothing; and with many reservations outstanding, of this key or of others, it may be less if they do not come back in the
+    /// order in which they were made.
     pub fn settle(self, actual: u64) {
         let now = self.limiter.now();
         self.settle_at(actual, now);
