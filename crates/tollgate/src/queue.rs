@@ -74,6 +74,9 @@ pub(crate) const FORGIVEN: Duration = Duration::from_millis(5);
 /// How many may wait unless told otherwise.
 pub(crate) const LONGEST_QUEUE: usize = 65_536;
 
+/// How many a line has places for when the first one comes.
+const FIRST_PLACES: usize = 4;
+
 /// How many changes of quota a claim may outlive.
 const CHANGES_KEPT: usize = 8;
 
@@ -110,6 +113,13 @@ impl Epoch {
 }
 
 impl<A: Held, C: Clock> Shared<A, C> {
+    /// What it takes in memory while one waits, with the counts of all that is shared: about, since a state may keep more elsewhere.
+    pub(crate) const BYTES: usize = size_of::<Self>()
+        + size_of::<Waiter>()
+        + size_of::<Alarm<A, C>>()
+        + FIRST_PLACES * size_of::<Arc<Waiter>>()
+        + 3 * size_of::<[usize; 2]>();
+
     pub(crate) fn new(
         algorithm: A,
         quota: Quota,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tollgate::{
-    AnyAlgorithm, KeyedLimiter, KeyedReservation, KeyedWait, Kind, Limiter, ManualClock, Quota, Reservation,
-    TokenBucket, Wait, WaitError,
+    AnyAlgorithm, AtCap, KeyedLimiter, KeyedReservation, KeyedWait, Kind, Limiter, ManualClock, Quota,
+    Reservation, TokenBucket, Wait, WaitError,
 };
 
 type Keyed = KeyedLimiter<u64, TokenBucket, ManualClock>;
@@ -20,6 +20,18 @@ fn build(quota: Quota) -> Keyed {
 
 fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Takes one of each key and waits for another, as far as that can be.
+fn line_up_for<'a>(limiter: &'a Keyed, keys: &'a [u64]) -> Vec<KeyedWait<'a, u64, TokenBucket, ManualClock>> {
+    let mut waits = Vec::new();
+    for key in keys {
+        let mut wait = limiter.wait(key);
+        if limiter.allow(key) && poll(&mut wait).is_pending() {
+            waits.push(wait);
+        }
+    }
+    waits
 }
 
 /// `Some` once a wait is over: how long it still is until it may act, or why not.
@@ -67,10 +79,9 @@ fn a_key_that_nobody_waits_for_any_more_goes_back_into_the_table() {
 #[test]
 fn a_sweep_takes_back_keys_that_nobody_asks_about() {
     let limiter = build(Quota::per_second(1).burst(1));
-    for key in 0..100 {
-        assert!(limiter.allow(&key));
-        assert!(poll(&mut limiter.wait(&key)).is_pending());
-    }
+    let keys: Vec<u64> = (0..100).collect();
+    let waits = line_up_for(&limiter, &keys);
+    drop(waits);
     assert_eq!((limiter.keys_in_line(), limiter.len()), (100, 100));
     limiter.sweep();
     assert_eq!((limiter.keys_in_line(), limiter.len()), (0, 100));
@@ -162,7 +173,7 @@ impl Pair {
     fn new(kind: Kind, quota: Quota) -> Self {
         let clock = ManualClock::new();
         Self {
-            keyed: KeyedLimiter::builder(quota).kind(kind).clock(clock.clone()).build(),
+            keyed: KeyedLimiter::builder(quota).kind(kind).max_keys(256).clock(clock.clone()).build(),
             limiter: Limiter::builder(quota).kind(kind).clock(clock).build(),
         }
     }
@@ -191,6 +202,7 @@ fn compare(kind: Kind, seed: u64) {
     let (mut waits, mut slots): (Vec<Waits>, Vec<Slots>) = (Vec::new(), Vec::new());
     for step in 0..200 {
         let context = format!("{kind} {quota}, seed {seed}, step {step}");
+        let _ = pair.keyed.allow(&rng.u64(2..9)); // if nobody waits for the key any more, it goes back by the way
         match rng.u8(..10) {
             0..3 => pair.limiter.clock().advance(Duration::from_millis(rng.u64(..800))),
             3 => assert_eq!(pair.keyed.allow(&1), pair.limiter.allow(), "{context}"),
@@ -268,4 +280,112 @@ fn a_key_that_went_through_a_change_of_quota_in_line_does_not_go_through_it_agai
     limiter.sweep(); // puts it back
     assert_eq!((limiter.keys_in_line(), limiter.len()), (0, 1));
     assert_eq!(limiter.peek_n(&1, 0).remaining(), alone.remaining());
+}
+
+#[test]
+fn keys_that_were_waited_for_are_dropped_like_others() {
+    let limiter: Keyed = KeyedLimiter::builder(Quota::per_second(1).burst(1))
+        .max_keys(1_000)
+        .clock(ManualClock::new())
+        .build();
+    let empty = limiter.bytes();
+    for key in 0..20_000 {
+        assert!(limiter.allow(&key));
+        let mut wait = limiter.wait(&key);
+        assert!(poll(&mut wait).is_pending());
+        if key % 2 == 0 {
+            limiter.clock().advance(Duration::from_secs(1));
+            assert!(poll(&mut wait).is_ready());
+        } // else it is given up
+    }
+    assert!(limiter.len() <= 1_000, "{} keys", limiter.len());
+    assert!(limiter.keys_in_line() <= 16, "{} in line", limiter.keys_in_line());
+    assert!(limiter.bytes() - empty < 1 << 16, "{} bytes more", limiter.bytes() - empty);
+}
+
+#[test]
+fn calls_about_others_put_keys_back_that_nobody_waits_for() {
+    let limiter = build(Quota::per_hour(1).burst(1));
+    let keys: Vec<u64> = (0..2_000).collect();
+    let mut waits = line_up_for(&limiter, &keys);
+    assert_eq!((waits.len(), limiter.keys_in_line(), limiter.len()), (2_000, 2_000, 2_000));
+    waits.truncate(1);
+    for other in 2_000..12_000 {
+        let _ = limiter.check_n(&other, 2); // more than there ever is, so it is not remembered
+    }
+    assert_eq!((limiter.keys_in_line(), limiter.len()), (1, 2_000));
+    assert!(keys.iter().all(|key| !limiter.allow(key)), "nothing was forgotten");
+    limiter.clock().advance(Duration::from_secs(3_600));
+    assert!(poll(&mut waits[0]).is_ready());
+}
+
+#[test]
+fn keys_in_line_count_for_the_cap() {
+    for at_cap in [AtCap::Evict, AtCap::Refuse, AtCap::Share] {
+        let limiter: Keyed = KeyedLimiter::builder(Quota::per_hour(1).burst(1))
+            .max_keys(100)
+            .at_cap(at_cap)
+            .clock(ManualClock::new())
+            .build();
+        let keys: Vec<u64> = (0..5_000).collect();
+        let mut waits = line_up_for(&limiter, &keys);
+        let most = 100 + 8; // one more in each segment that would be empty
+        let waiting = waits.len();
+        assert!((100..=most).contains(&waiting) && limiter.len() <= most, "{at_cap:?}: {waiting} wait");
+        let refused = outcome(poll(&mut limiter.wait(&9_999))).and_then(Result::err);
+        assert_eq!(refused, Some(WaitError::Full { waiting }), "{at_cap:?}: no room to be had");
+        assert!(!limiter.peek(&9_999).is_admitted() && !limiter.check(&9_999).is_admitted(), "{at_cap:?}");
+        assert!(!limiter.key(&9_998).and(limiter.key(&9_997)).allow(), "{at_cap:?}");
+        assert!(waits.iter_mut().all(|wait| poll(wait).is_pending()), "{at_cap:?}: whoever waits stays");
+        drop(waits);
+        limiter.sweep();
+        assert!(limiter.keys_in_line() == 0 && limiter.len() <= most, "{at_cap:?}: {} keys", limiter.len());
+        assert_eq!(limiter.allow(&9_999), at_cap == AtCap::Evict, "{at_cap:?}");
+        assert!(limiter.len() <= most);
+    }
+}
+
+#[test]
+fn keys_in_line_count_for_the_memory() {
+    for at_cap in [AtCap::Evict, AtCap::Refuse] {
+        let most = 1 << 18;
+        let limiter: Keyed = KeyedLimiter::builder(Quota::per_hour(1).burst(1))
+            .max_bytes(most)
+            .at_cap(at_cap)
+            .clock(ManualClock::new())
+            .build();
+        let keys: Vec<u64> = (0..50_000).collect();
+        let waits = line_up_for(&limiter, &keys);
+        assert!((50..500).contains(&waits.len()), "{at_cap:?}: {} wait", waits.len());
+        assert!(limiter.bytes() <= most, "{at_cap:?}: {} bytes", limiter.bytes());
+        let full = WaitError::Full { waiting: waits.len() };
+        let known = keys.iter().rfind(|key| !limiter.peek(key).is_admitted()).expect("somebody is known");
+        assert_eq!(outcome(poll(&mut limiter.wait(known))).and_then(Result::err), Some(full));
+        drop(waits);
+        limiter.sweep();
+        assert!(limiter.bytes() <= most, "{at_cap:?}: {} bytes afterwards", limiter.bytes());
+        limiter.clock().advance(Duration::from_secs(3_600));
+        limiter.sweep();
+        assert!(limiter.is_empty() && limiter.keys_in_line() == 0, "{at_cap:?}");
+    }
+}
+
+#[test]
+fn a_key_without_a_place_in_the_table_is_not_forgotten_where_nobody_may_be() {
+    let limiter: Keyed = KeyedLimiter::builder(Quota::per_hour(1).burst(1))
+        .max_bytes(1 << 16)
+        .at_cap(AtCap::Refuse)
+        .clock(ManualClock::new())
+        .build();
+    let keys: Vec<u64> = (0..10).collect();
+    let waits = line_up_for(&limiter, &keys);
+    assert_eq!(waits.len(), 10);
+    let others: Vec<u64> = (10..50_000).filter(|other| limiter.allow(other)).collect();
+    drop(waits);
+    limiter.sweep();
+    for known in keys.iter().chain(&others) {
+        assert!(!limiter.allow(known), "{known} has used all of its quota");
+    }
+    assert!(limiter.bytes() <= 1 << 16);
+    assert_eq!(limiter.stats().evicted, 0);
 }

@@ -130,12 +130,13 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         self.with(|options| options.quota_of = Some(Arc::new(quota_of)))
     }
 
-    /// Remembers at most about `keys` keys.
+    /// Remembers at most about `keys` keys, those that somebody waits for among them.
     pub fn max_keys(self, keys: usize) -> Self {
         self.with(|options| options.max_keys = keys as u64)
     }
 
-    /// Takes at most about `bytes` of memory.
+    /// Takes at most about `bytes` of memory. A key that somebody waits for takes about a kilobyte of it; where that is not left, nobody can
+    /// start to wait for another.
     pub fn max_bytes(self, bytes: usize) -> Self {
         self.with(|options| options.max_bytes = bytes as u64)
     }
@@ -209,7 +210,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             watch,
             rest: Mutex::new(Rest { quota, algorithm, overflow: A::State::default() }),
             saving: Mutex::new(()),
-            lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue),
+            lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue, 64 - bits),
             closed: AtomicBool::new(false),
             watchers: Watchers::default(),
             name,

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What becomes of a new key when the store is full and nothing in it is idle.
+///
+/// A key that somebody [waits](super::KeyedLimiter::wait) for counts like any other, and is never forgotten. So a new key is refused
+/// by [`Evict`](Self::Evict) too where all that there is room for are waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AtCap {
@@ -22,6 +25,8 @@ pub enum AtCap {
 #[derive(Debug)]
 pub(crate) struct Room {
     keys: AtomicU64,
+    /// How many of the keys are in line, with a limiter of their own.
+    in_line: AtomicU64,
     bytes: AtomicU64,
     most_keys: u64,
     most_bytes: u64,
@@ -70,7 +75,8 @@ pub(crate) struct Share {
 
 impl Room {
     pub(crate) fn new(most_keys: u64, most_bytes: u64) -> Self {
-        Self { keys: AtomicU64::new(0), bytes: AtomicU64::new(0), most_keys, most_bytes, pool: None }
+        let [keys, in_line, bytes] = [0; 3].map(AtomicU64::new);
+        Self { keys, in_line, bytes, most_keys, most_bytes, pool: None }
     }
 
     /// One that also keeps to what it shares with others.
@@ -115,6 +121,12 @@ impl Room {
             })
     }
 
+    /// Whether keys in line, none of which can be forgotten, are all that there is room for.
+    pub(crate) fn is_full_of_lines(&self) -> bool {
+        let share = self.pool.as_ref().map_or(u64::MAX, |pool| pool.share().0);
+        self.in_line.load(Ordering::Relaxed) >= self.most_keys.min(share).max(1)
+    }
+
     /// Whether `more` bytes may be used.
     pub(crate) fn has_bytes(&self, more: usize) -> bool {
         let (bytes, more) = (self.bytes(), more as u64);
@@ -145,6 +157,19 @@ impl Room {
         if let Some(pool) = &self.pool {
             pool.keys.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// A key came to have a limiter of its own, which takes so many bytes. It is not in the table, but counts like one that is.
+    pub(crate) fn line_opened(&self, bytes: usize) {
+        self.added();
+        self.grown(bytes);
+        self.in_line.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn line_closed(&self, bytes: usize) {
+        self.removed();
+        self.shrunk(bytes);
+        self.in_line.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn grown(&self, bytes: usize) {

@@ -2,13 +2,16 @@
 //!
 //! Waiting in line takes a queue, an alarm and a good deal more than the sixteen bytes of a slot. So a key gets a limiter of
 //! its own when somebody starts to wait for it, and its state moves there; whoever asks about the key meanwhile is sent
-//! there too. When nobody needs that limiter any more, the state moves back into the table.
+//! there too. When nobody needs that limiter any more, the state moves back into the table, by the way of the next calls about
+//! keys of the same shard: each looks at one line besides its own. A key in line counts for the cap as if it were in the table, and its
+//! limiter's bytes count too.
 //!
 //! Locks are taken in this order: shard, lines, the limiter's own.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use tollgate_core::{Quota, Tick};
 
@@ -23,7 +26,10 @@ use crate::timer::Timer;
 /// The keys with a limiter of their own, by fingerprint.
 #[derive(Debug)]
 pub(crate) struct Lines<A: Held, C: Clock> {
-    by_print: Mutex<HashMap<u64, Line<A, C>>>,
+    /// In order, so that those of a shard lie together.
+    by_print: Mutex<BTreeMap<u64, Line<A, C>>>,
+    /// Leaves the bits of a fingerprint that choose the shard.
+    shift: u32,
     timer: Arc<dyn Timer>,
     longest_queue: usize,
     /// Whether everybody must stay.
@@ -45,8 +51,11 @@ pub(crate) struct Start<A: Held> {
 }
 
 impl<A: Held, C: Clock> Lines<A, C> {
-    pub(crate) fn new(timer: Arc<dyn Timer>, longest_queue: usize) -> Self {
-        Self { by_print: Mutex::default(), timer, longest_queue, pinned: AtomicBool::new(false) }
+    /// What a line takes in memory.
+    pub(crate) const BYTES: usize = Shared::<A, C>::BYTES + size_of::<(u64, Line<A, C>)>();
+
+    pub(crate) fn new(timer: Arc<dyn Timer>, longest_queue: usize, shift: u32) -> Self {
+        Self { by_print: Mutex::default(), shift, timer, longest_queue, pinned: AtomicBool::new(false) }
     }
 
     /// What wakes those who wait.
@@ -76,7 +85,8 @@ impl<A: Held, C: Clock> Lines<A, C> {
         lock(&self.by_print).len()
     }
 
-    /// The limiter of a key of this shard, if it needs one. If it does not any more, its state goes back into the table.
+    /// The limiter of a key of this shard, if it needs one. If it does not any more, its state goes back into the table; and so does
+    /// that of another key of the shard by the way.
     pub(crate) fn find(
         &self,
         shard: &mut Shard<A>,
@@ -85,24 +95,40 @@ impl<A: Held, C: Clock> Lines<A, C> {
         now: Tick,
     ) -> Option<Limiter<A, C>> {
         let mut lines = lock(&self.by_print);
-        let line = lines.get(&print)?;
-        if line.is_needed() || self.pinned.load(Ordering::SeqCst) {
-            return Some(line.limiter.clone());
+        if !self.pinned.load(Ordering::SeqCst) {
+            close_unneeded(&mut lines, shard, common, print, now);
+            if let Some(other) = self.next_of_shard(&lines, print, shard.last_line()) {
+                shard.set_last_line(other);
+                close_unneeded(&mut lines, shard, common, other, now);
+            }
         }
-        let line = lines.remove(&print)?;
-        line.move_back(shard, common, print, now);
-        None
+        lines.get(&print).map(|line| line.limiter.clone())
+    }
+
+    /// The key in line that comes after `last` among those of a key's shard; after the last one, the first.
+    fn next_of_shard(&self, lines: &BTreeMap<u64, Line<A, C>>, print: u64, last: u64) -> Option<u64> {
+        let first = print >> self.shift << self.shift;
+        let end = first | ((1 << self.shift) - 1);
+        let next = lines.range((Bound::Excluded(last.clamp(first, end)), Bound::Included(end))).next();
+        next.or_else(|| lines.range(first..=end).next()).map(|(other, _)| *other)
     }
 
     /// Gives a key of this shard a limiter of its own. It must not have one.
-    pub(crate) fn open(&self, shard: &mut Shard<A>, print: u64, start: Start<A>, clock: &C) -> Limiter<A, C> {
+    pub(crate) fn open(
+        &self,
+        shard: &mut Shard<A>,
+        common: &Common<A>,
+        print: u64,
+        start: Start<A>,
+        clock: &C,
+    ) -> Limiter<A, C> {
         let Start { quota, algorithm, state, plan } = start;
         let timer = Arc::clone(&self.timer);
         let shared = Shared::new(algorithm, quota, clock.clone(), timer, self.longest_queue, None);
         shared.cell.put(state);
         let limiter = Limiter { shared: Arc::new(shared) };
         lock(&self.by_print).insert(print, Line { limiter: limiter.clone(), plan });
-        shard.line_opened();
+        shard.line_opened(common, Self::BYTES);
         limiter
     }
 
@@ -139,15 +165,36 @@ impl<A: Held, C: Clock> Lines<A, C> {
 impl<A: Held, C: Clock> Line<A, C> {
     /// Whether anybody waits, or may give something back. Handles are only made under the lock of the lines.
     fn is_needed(&self) -> bool {
-        Arc::strong_count(&self.limiter.shared) > 1
+        let is_needed = Arc::strong_count(&self.limiter.shared) > 1;
+        fence(Ordering::Acquire); // what was done through a handle comes before it is gone
+        is_needed
     }
 
-    fn move_back(self, shard: &mut Shard<A>, common: &Common<A>, print: u64, now: Tick) {
+    /// Whether there was a place for it in the table.
+    fn move_back(&self, shard: &mut Shard<A>, common: &Common<A>, print: u64, now: Tick) -> bool {
         let shared = &self.limiter.shared;
         let (algorithm, state) = shared.cell.snapshot();
-        let state = algorithm.moved(&state, now, shared.quota(), shard.algorithm(common, self.plan));
-        shard.put_back(common, print, state, self.plan);
-        shard.fell(common, print, shared.fallen());
-        shard.line_closed();
+        let (quota, table) = (shard.quota(common, self.plan), shard.algorithm(common, self.plan));
+        let state = algorithm.moved(&state, now, quota, table);
+        let is_back = shard.take_in(common, print, state, self.plan, now);
+        if is_back {
+            shard.fell(common, print, shared.fallen());
+            shard.line_closed(common, Lines::<A, C>::BYTES);
+        }
+        is_back
+    }
+}
+
+/// Lets a key's state go back into the table if nobody needs its limiter any more. Where there is no place for it, it stays.
+fn close_unneeded<A: Held, C: Clock>(
+    lines: &mut BTreeMap<u64, Line<A, C>>,
+    shard: &mut Shard<A>,
+    common: &Common<A>,
+    print: u64,
+    now: Tick,
+) {
+    let line = lines.get(&print).filter(|line| !line.is_needed());
+    if line.is_some_and(|line| line.move_back(shard, common, print, now)) {
+        lines.remove(&print);
     }
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use tollgate_core::{Ask, Decision, Step, Tick};
 
+use super::KeyedLimiter;
 use super::shard::{Drawn, Receipt};
 use super::store::OwnLimiter;
-use super::{AtCap, KeyedLimiter};
 use crate::cell::Held;
 use crate::clock::Clock;
 use crate::gate::{
@@ -358,7 +358,7 @@ impl<Q: Borrow<K> + Clone, K: Hash + ?Sized, A: Held, C: Clock> Part for OwnedKe
 
 impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// The limit of one key, as a member of a [`Gate`]. Where there is no room for a new key it is refused there, with
-    /// [`AtCap::Share`] too.
+    /// [`AtCap::Share`](crate::AtCap::Share) too.
     ///
     /// # Examples
     /// ```
@@ -436,8 +436,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                     return Ok(None);
                 };
                 drawn.now = present;
-                let needs_room = drawn.is_new() && common.at_cap != AtCap::Evict;
-                let full = if needs_room { shard.is_full_for(common, print, present) } else { None };
+                let full = if drawn.is_new() { shard.is_full_for(common, print, present) } else { None };
                 let decision = full.map_or(decision, |full| full.refusal(decision.limit()));
                 Ok(Some((decision, drawn)))
             })?;

@@ -149,6 +149,8 @@ struct Aside<A> {
     held: Vec<u64>,
     /// Those who were dropped and reported.
     reported: Evicted,
+    /// The key in line that was last looked at by the way.
+    last_line: u64,
 }
 
 impl<A: Algorithm> Shard<A> {
@@ -186,6 +188,7 @@ impl<A: Algorithm> Shard<A> {
                 changes: Vec::new(),
                 held: Vec::new(),
                 reported: Evicted::default(),
+                last_line: 0,
             }),
         }
     }
@@ -428,8 +431,8 @@ impl<A: Algorithm> Shard<A> {
         common.room.added();
     }
 
-    /// Puts in a key that is not there, whether there is room or not: one that was taken out, or promised. Meanwhile the table may
-    /// have become smaller, or be behind with a change of quota that the key has gone through.
+    /// Puts in a key that is not there, whether there is room or not, because it was promised. Meanwhile the table may have become
+    /// smaller, or be behind with a change of quota that the key has gone through.
     pub(crate) fn put_back(&mut self, common: &Common<A>, print: u64, state: A::State, plan: u32) {
         let number = self.up_to_date(print);
         if self.segments[number].is_full() {
@@ -451,8 +454,9 @@ impl<A: Algorithm> Shard<A> {
                 let now = query.now.max(self.swept_at);
                 let (algorithm, state) = self.unseen(common, plan, now);
                 let decision = algorithm.decide(&state, now, query.ask_of(&algorithm)).decision;
-                let needs_room = common.at_cap != AtCap::Evict && query.ask.cost() > 0;
-                if needs_room && let Err(full) = self.make_room(common, number, query.now) {
+                if query.ask.cost() > 0
+                    && let Some(full) = self.why_full(common, number, query.now)
+                {
                     return full.answer(common.at_cap, decision.limit());
                 }
                 decision
@@ -493,17 +497,68 @@ impl<A: Algorithm> Shard<A> {
         Some(self.remove_at(common, number, place))
     }
 
-    /// Takes a key out of the table, with all it needs to go on elsewhere. Its plan is needed if it is new.
-    pub(crate) fn take_out(&mut self, common: &Common<A>, print: u64, plan: u32, now: Tick) -> Start<A>
+    /// Takes a key out of the table, with all it needs to go on elsewhere, where it will take so many bytes. Its plan is needed if it is
+    /// new. If there is no room, what such a key with such a limit is told.
+    pub(crate) fn take_out(
+        &mut self,
+        common: &Common<A>,
+        query: Query,
+        bytes: usize,
+        limit: u64,
+    ) -> Result<Start<A>, Answer>
     where
         A: Held,
     {
-        let (plan, state) = match self.remove(common, print) {
+        if !common.room.has_bytes(bytes) {
+            self.count_elsewhere(false);
+            return Err(Answer::Refused(Decision::refusal(limit, None)));
+        }
+        let (plan, state) = match self.remove(common, query.print) {
             Some(known) => known,
-            None => (plan, self.unseen(common, plan, now).1),
+            None => self.start_new(common, query, limit)?,
         };
-        let quota = if plan == 0 { self.aside.quota } else { common.plans.get(plan).quota };
-        Start { quota, algorithm: self.algorithm(common, plan).clone(), state, plan }
+        let quota = self.quota(common, plan);
+        Ok(Start { quota, algorithm: self.algorithm(common, plan).clone(), state, plan })
+    }
+
+    /// The plan and state of a new key that will not be in the table, but counts like one that is.
+    fn start_new(&mut self, common: &Common<A>, query: Query, limit: u64) -> Result<(u32, A::State), Answer> {
+        let (number, plan) = (self.up_to_date(query.print), query.plan.unwrap_or(0));
+        if let Err(full) = self.make_room_for_key(common, number, query.now) {
+            self.counts.calls += 1;
+            let answer = self.no_room(common, &full, limit);
+            self.counts.denied += u64::from(matches!(answer, Answer::Refused(_)));
+            return Err(answer);
+        }
+        Ok((plan, self.unseen(common, plan, query.now).1))
+    }
+
+    /// Takes a key back into the table that went on elsewhere, unless it is idle by now. Whether that could be: not where the table must not
+    /// grow and nobody may be forgotten.
+    pub(crate) fn take_in(
+        &mut self,
+        common: &Common<A>,
+        print: u64,
+        state: A::State,
+        plan: u32,
+        now: Tick,
+    ) -> bool {
+        if self.algorithm(common, plan).is_idle(&state, now) {
+            self.counts.swept += 1;
+            self.swept_at = self.swept_at.max(now);
+            return true;
+        }
+        let number = self.up_to_date(print);
+        let has_place = self.make_place(u64::MAX, common, number, now).is_ok();
+        if has_place {
+            self.put(common, print, state, plan, Tick::ZERO);
+        }
+        has_place
+    }
+
+    /// The quota of a plan.
+    pub(crate) fn quota(&self, common: &Common<A>, plan: u32) -> Quota {
+        if plan == 0 { self.aside.quota } else { common.plans.get(plan).quota }
     }
 
     /// The algorithm of a plan.
@@ -530,14 +585,25 @@ impl<A: Algorithm> Shard<A> {
         self.lines
     }
 
-    pub(crate) fn line_opened(&mut self) {
+    pub(crate) fn line_opened(&mut self, common: &Common<A>, bytes: usize) {
+        common.room.line_opened(bytes);
         self.lines += 1;
         self.way = Way::Closed;
     }
 
-    pub(crate) fn line_closed(&mut self) {
+    pub(crate) fn line_closed(&mut self, common: &Common<A>, bytes: usize) {
+        common.room.line_closed(bytes);
         self.lines -= 1;
         self.open_if_it_can_be();
+    }
+
+    /// The key in line that was last looked at by the way.
+    pub(crate) fn last_line(&self) -> u64 {
+        self.aside.last_line
+    }
+
+    pub(crate) fn set_last_line(&mut self, print: u64) {
+        self.aside.last_line = print;
     }
 
     fn open_if_it_can_be(&mut self) {

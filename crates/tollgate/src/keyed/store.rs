@@ -130,7 +130,7 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
         shard: &mut Shard<A>,
         query: Query,
     ) -> Result<Answer, OwnLimiter<A, C>> {
-        let Query { print, plan, now, .. } = query;
+        let Query { print, now, .. } = query;
         if let Some(limiter) = self.own_limiter(shard, print, now) {
             return Err(limiter);
         }
@@ -138,8 +138,11 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
         match shard.peek(&self.common, query) {
             Answer::NeedsPlan => Ok(Answer::NeedsPlan),
             Answer::Decided(decision, _) if !decision.is_admitted() && !decision.is_never() => {
-                let start = shard.take_out(&self.common, print, plan.unwrap_or(0), now);
-                Err(self.lines.open(shard, print, start, &self.clock))
+                let bytes = Lines::<A, Shifted<C>>::BYTES;
+                match shard.take_out(&self.common, query, bytes, decision.limit()) {
+                    Ok(start) => Err(self.lines.open(shard, &self.common, print, start, &self.clock)),
+                    Err(answer) => Ok(answer),
+                }
             }
             _ => Ok(shard.take(&self.common, query)),
         }

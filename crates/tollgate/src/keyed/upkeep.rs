@@ -105,7 +105,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// How many keys are remembered.
     pub fn len(&self) -> usize {
-        self.store.common.room.keys() as usize + self.store.lines.len()
+        self.store.common.room.keys() as usize
     }
 
     /// Whether no key is remembered.
@@ -113,7 +113,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         self.len() == 0
     }
 
-    /// How much memory the table takes. What a sliding log or sub-windows keep for each key comes on top.
+    /// How much memory the table takes, and what each key needs that somebody waits for. What a sliding log or sub-windows keep for each key
+    /// comes on top, and so do the second and further ones who wait for the same key.
     pub fn bytes(&self) -> usize {
         self.store.common.room.bytes() as usize
     }

@@ -106,13 +106,14 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         self.wait_n(key, 1)
     }
 
-    /// Waits for `n` of `key`, all of them together. Where there is [no room](crate::KeyedBuilder::at_cap) for a new key it is
-    /// refused as if the queue were full.
+    /// Waits for `n` of `key`, all of them together. Where there is [no room](crate::KeyedBuilder::at_cap) for a new key, or not the
+    /// [memory](crate::KeyedBuilder::max_bytes) for somebody to wait for one more, it is refused as if the queue were full.
     pub fn wait_n<'a>(&'a self, key: &'a K, n: u64) -> KeyedWait<'a, K, A, C> {
         KeyedWait::new(self, key, n)
     }
 
-    /// How many keys somebody waits for, or did until a moment ago.
+    /// How many keys somebody waits for, or did until a moment ago: those that nobody does any more go back among the others by the way of
+    /// other calls.
     pub fn keys_in_line(&self) -> usize {
         self.store.lines.len()
     }

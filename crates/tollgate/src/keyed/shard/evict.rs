@@ -14,10 +14,19 @@ use crate::keyed::segment::Segment;
 const LINES_PER_EVICTION: usize = 16;
 
 impl<A: Algorithm> Shard<A> {
-    /// Why there is no room for a new key and none can be made, if so. Asked where nobody who counts [is forgotten](AtCap).
+    /// Why there is no room for a new key and none can be made, if so. Nobody who counts is forgotten for the asking.
     pub(crate) fn is_full_for(&mut self, common: &Common<A>, print: u64, now: Tick) -> Option<Full> {
         let number = self.up_to_date(print);
-        self.make_room(common, number, now).err()
+        self.why_full(common, number, now)
+    }
+
+    pub(super) fn why_full(&mut self, common: &Common<A>, number: usize, now: Tick) -> Option<Full> {
+        if common.at_cap != AtCap::Evict {
+            return self.make_room(common, number, now).err();
+        }
+        let is_stuck =
+            !common.room.has_key() && self.segments[number].len() == 0 && common.room.is_full_of_lines();
+        is_stuck.then_some(Full { next_idle: None })
     }
 
     /// Makes room for one more key in a segment.
@@ -34,12 +43,34 @@ impl<A: Algorithm> Shard<A> {
         number: usize,
         now: Tick,
     ) -> Result<(), Full> {
+        self.make_room_for_key(common, number, now)?;
+        self.make_place(most_bytes, common, number, now)
+    }
+
+    /// Makes sure that one more key may come, wherever it will be.
+    pub(super) fn make_room_for_key(
+        &mut self,
+        common: &Common<A>,
+        number: usize,
+        now: Tick,
+    ) -> Result<(), Full> {
         if !common.room.has_key() {
             self.evict(common, number, now)?;
             if common.room.is_over() {
                 let _ = self.evict(common, number, now); // there is room already: this is for others
             }
         }
+        Ok(())
+    }
+
+    /// Makes sure that a segment has a place for one of the keys that may be there.
+    pub(super) fn make_place(
+        &mut self,
+        most_bytes: u64,
+        common: &Common<A>,
+        number: usize,
+        now: Tick,
+    ) -> Result<(), Full> {
         if !self.segments[number].is_full() {
             self.split_if_due(most_bytes, common);
             return Ok(());
@@ -130,8 +161,11 @@ impl<A: Algorithm> Shard<A> {
 }
 
 /// Whether a key may come to where nobody is, though the store is full. It would otherwise never come to one that refuses: only
-/// keys of the same place make room for it.
+/// keys of the same place make room for it. But keys in line leave their place to the next without making room.
 fn may_exceed<A>(common: &Common<A>) -> bool {
+    if common.room.is_full_of_lines() {
+        return false;
+    }
     match common.at_cap {
         AtCap::Evict => true,
         AtCap::Refuse => common.room.keys() > 0,
