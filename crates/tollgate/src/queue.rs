@@ -490,6 +490,12 @@ impl<A: Held, C: Clock> Shared<A, C> {
 
     /// Changes the quota, and re-times everybody who waits.
     pub(crate) fn set_quota(self: &Arc<Self>, quota: Quota, now: Tick) {
+        wake_all(self.retune(quota, now));
+    }
+
+    /// [`set_quota`](Self::set_quota) that leaves the waking to the caller, who may hold locks that those who are woken want.
+    #[must_use = "whoever must hear of it has to be woken"]
+    pub(crate) fn retune(self: &Arc<Self>, quota: Quota, now: Tick) -> Vec<Waker> {
         let mut queue = lock(&self.queue);
         queue.quota = quota;
         queue.spare.forget();
@@ -499,18 +505,25 @@ impl<A: Held, C: Clock> Shared<A, C> {
         }
         queue.changes.push_back(Change { retuned, fallen: self.fallen.load(Ordering::Relaxed) });
         self.generation.fetch_add(1, Ordering::AcqRel);
-        self.re_time(queue, now);
-        self.watchers.tell();
+        let mut wakers = self.move_turns(&mut queue, now);
+        drop(queue);
+        wakers.extend(self.watchers.take());
+        wakers
     }
 
     /// After a change that moves everybody's turn: refuses those who can no longer be served, and serves who can be.
     fn re_time(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A, C>>, now: Tick) {
-        queue.tail = None;
-        let mut wakers = self.refuse_hopeless(&mut queue, now);
-        let served = self.pass(&mut queue, now);
+        let wakers = self.move_turns(&mut queue, now);
         drop(queue);
-        wakers.extend(served.wakers);
         wake_all(wakers);
+    }
+
+    /// The same while the queue is locked; whom to wake.
+    fn move_turns(self: &Arc<Self>, queue: &mut Queue<A, C>, now: Tick) -> Vec<Waker> {
+        queue.tail = None;
+        let mut wakers = self.refuse_hopeless(queue, now);
+        wakers.extend(self.pass(queue, now).wakers);
+        wakers
     }
 
     /// Refuses those who can no longer be served in time, or at all.

@@ -38,14 +38,18 @@ impl Watchers {
     }
 
     pub(crate) fn tell(&self) {
+        wake_all(self.take());
+    }
+
+    /// Those who are to be told, for whoever cannot do so yet.
+    #[must_use = "they do not hear of it by themselves"]
+    pub(crate) fn take(&self) -> Vec<Waker> {
         fence(Ordering::SeqCst);
         if self.any.load(Ordering::SeqCst) == 0 {
-            return;
+            return Vec::new();
         }
         let mut wakers = lock(&self.wakers);
         self.any.store(0, Ordering::SeqCst);
-        let told = std::mem::take(&mut *wakers);
-        drop(wakers);
-        wake_all(told);
+        std::mem::take(&mut *wakers)
     }
 }

@@ -3,7 +3,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -388,4 +391,56 @@ fn a_key_without_a_place_in_the_table_is_not_forgotten_where_nobody_may_be() {
     }
     assert!(limiter.bytes() <= 1 << 16);
     assert_eq!(limiter.stats().evicted, 0);
+}
+
+/// Whoever is woken by it asks the limiter about everything that a lock guards, and says so.
+struct Nosy {
+    limiter: Keyed,
+    has_asked: Mutex<Sender<()>>,
+}
+
+impl Wake for Nosy {
+    fn wake(self: Arc<Self>) {
+        let _ =
+            (self.limiter.keys_in_line(), self.limiter.quota(), self.limiter.check(&1), self.limiter.stats());
+        self.limiter.set_quota(self.limiter.quota());
+        self.has_asked.lock().unwrap().send(()).unwrap();
+    }
+}
+
+/// Whether whoever waits for a key is woken by `change` and may ask the limiter then. If not, a thread hangs for good.
+fn may_ask_when_woken_by(limiter: &Keyed, change: impl FnOnce(&Keyed) + Send + 'static) -> bool {
+    let (has_asked, asked) = channel();
+    let nosy = Arc::new(Nosy { limiter: limiter.clone(), has_asked: Mutex::new(has_asked) });
+    let changed = limiter.clone();
+    std::thread::spawn(move || {
+        assert!(changed.allow(&1));
+        let mut wait = changed.wait(&1);
+        assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(&Waker::from(nosy))).is_pending());
+        change(&changed);
+    });
+    asked.recv_timeout(Duration::from_secs(20)).is_ok()
+}
+
+#[test]
+fn whoever_is_woken_by_a_new_quota_may_ask() {
+    let limiter = build(Quota::per_hour(1).burst(1));
+    assert!(may_ask_when_woken_by(&limiter, |limiter| limiter.set_quota(Quota::UNLIMITED)));
+}
+
+#[test]
+fn whoever_is_woken_by_a_refresh_may_ask() {
+    let is_paying = Arc::new(AtomicBool::new(false));
+    let known = Arc::clone(&is_paying);
+    let limiter: Keyed =
+        KeyedLimiter::builder(Quota::per_hour(1).burst(1))
+            .quota_of(move |_: &u64| {
+                if known.load(Ordering::SeqCst) { Quota::UNLIMITED } else { Quota::per_hour(1).burst(1) }
+            })
+            .clock(ManualClock::new())
+            .build();
+    assert!(may_ask_when_woken_by(&limiter, move |limiter| {
+        is_paying.store(true, Ordering::SeqCst);
+        limiter.refresh(&1);
+    }));
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::task::Waker;
 
 use tollgate_core::{Quota, Tick};
 
@@ -137,19 +138,21 @@ impl<A: Held, C: Clock> Lines<A, C> {
         lock(&self.by_print).keys().copied().collect()
     }
 
-    /// Goes on with another quota, for keys without a plan of their own.
-    pub(crate) fn set_quota(&self, quota: Quota, now: Tick) {
-        for line in lock(&self.by_print).values().filter(|line| line.plan == 0) {
-            line.limiter.set_quota_at(quota, now);
-        }
+    /// Goes on with another quota, for keys without a plan of their own. Whom to wake: whoever is may ask again, so under no lock.
+    #[must_use = "whoever must hear of it has to be woken"]
+    pub(crate) fn set_quota(&self, quota: Quota, now: Tick) -> Vec<Waker> {
+        let lines = lock(&self.by_print);
+        let lines = lines.values().filter(|line| line.plan == 0);
+        lines.flat_map(|line| line.limiter.shared.retune(quota, now)).collect()
     }
 
-    /// Moves a key to another plan.
-    pub(crate) fn set_plan(&self, print: u64, plan: u32, quota: Quota, now: Tick) {
-        if let Some(line) = lock(&self.by_print).get_mut(&print) {
-            line.plan = plan;
-            line.limiter.set_quota_at(quota, now);
-        }
+    /// Moves a key to another plan. Whom to wake, under no lock either.
+    #[must_use = "whoever must hear of it has to be woken"]
+    pub(crate) fn set_plan(&self, print: u64, plan: u32, quota: Quota, now: Tick) -> Vec<Waker> {
+        let mut lines = lock(&self.by_print);
+        let Some(line) = lines.get_mut(&print) else { return Vec::new() };
+        line.plan = plan;
+        line.limiter.shared.retune(quota, now)
     }
 
     /// Ends all waiting.

@@ -1,12 +1,14 @@
 //! Everything that concerns the store rather than a question: forgetting, quotas, sweeping, counting.
 
 use std::hash::Hash;
+use std::task::Waker;
 
 use tollgate_core::{Quota, Tick};
 
 use super::KeyedLimiter;
 use crate::cell::Held;
 use crate::clock::Clock;
+use crate::queue::wake_all;
 use crate::sync::{give_way, lock};
 
 /// What a store has counted since it was made.
@@ -51,7 +53,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// [`set_quota`](Self::set_quota) at an explicit time.
     pub fn set_quota_at(&self, quota: Quota, now: Tick) {
-        let now = self.tick(now);
+        let wakers = self.retune(quota, self.tick(now));
+        wake_all(wakers);
+    }
+
+    /// Changes the quota. Whom to wake: whoever is may ask again, so after the locks are free.
+    fn retune(&self, quota: Quota, now: Tick) -> Vec<Waker> {
         let _not_while_saving = lock(&self.store.saving);
         let mut rest = lock(&self.store.rest);
         rest.set_quota(quota, now, &self.store.common.plans);
@@ -66,8 +73,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                 give_way(times);
             }
         }
-        self.store.lines.set_quota(quota, now);
-        self.store.watchers.tell();
+        let mut wakers = self.store.lines.set_quota(quota, now);
+        wakers.extend(self.store.watchers.take());
+        wakers
     }
 
     /// The quota of keys that have none of their own.
@@ -85,7 +93,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let (print, plan, now) = (self.store.seed.print(key), self.store.plan(key), self.tick(now));
         if plan > 0 {
             self.store.free_shard(print).set_plan(&self.store.common, print, plan, now);
-            self.store.lines.set_plan(print, plan, self.store.common.plans.get(plan).quota, now);
+            let quota = self.store.common.plans.get(plan).quota;
+            wake_all(self.store.lines.set_plan(print, plan, quota, now));
         }
     }
 
