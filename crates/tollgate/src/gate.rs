@@ -10,6 +10,7 @@ mod tally;
 mod wait;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{Decision, Tick};
@@ -17,10 +18,11 @@ use tollgate_core::{Decision, Tick};
 use crate::clock::{Clock, MonotonicClock};
 use crate::name::Which;
 use crate::sync::give_way;
+use crate::timer::ThreadTimer;
 pub(crate) use compose::pass_on;
-use line::LineHandle;
+use line::{Line, LineHandle};
 use member::Repeated;
-pub(crate) use member::{Call, Id, Part, Reading, Settling, Share};
+pub(crate) use member::{AnyClock, Call, Id, Part, Reading, Settling, Share};
 pub(crate) use one_of::OneOf;
 pub(crate) use tally::{Tally, postponed};
 
@@ -309,6 +311,11 @@ impl<M: Member> Gate<M> {
         call.reading.map_or_else(|| self.now(), |reading| reading.now())
     }
 
+    /// Those who wait at this gate and its clones.
+    fn line(&self) -> &Arc<Line> {
+        self.line.get_or_make(|| line_by(&self.members))
+    }
+
     /// The time, by the first clock there is.
     fn now(&self) -> Tick {
         time_by(&self.members)
@@ -447,10 +454,16 @@ fn time_by<M: Part>(members: &M) -> Tick {
     members.reading().map_or_else(|| MonotonicClock::new().now(), |reading| reading.now())
 }
 
-impl<M: Clone> Clone for Gate<M> {
+/// A line by the first clock there is, and the first timer; by the system's if there is none.
+fn line_by<M: Part>(members: &M) -> Line {
+    let clock = members.clock().unwrap_or_else(|| Box::new(MonotonicClock::new()));
+    Line::new(clock, members.timer().unwrap_or_else(ThreadTimer::shared))
+}
+
+impl<M: Part> Clone for Gate<M> {
     /// Another handle on the same limits. Those who wait at it line up with those who wait at this one.
     fn clone(&self) -> Self {
-        Self { members: self.members.clone(), line: self.line.share(), on_drop: self.on_drop }
+        Self { members: self.members.clone(), line: LineHandle::on(self.line()), on_drop: self.on_drop }
     }
 }
 

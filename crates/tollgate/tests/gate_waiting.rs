@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tollgate::{
-    Clock, ConcurrencyLimit, Gate, GateWait, Limiter, ManualClock, Member, Permit, Quota, Tick, TokenBucket,
-    WaitError,
+    Clock, ConcurrencyLimit, Gate, GateWait, Limiter, ManualClock, Member, Permit, Quota, Tick, Timer,
+    TokenBucket, WaitError,
 };
 
 type Bucket = Limiter<TokenBucket, ManualClock>;
@@ -337,4 +337,97 @@ fn whoever_has_no_time_is_refused_at_once_though_nobody_knows_when_a_slot_is_fre
     }
     drop(held);
     assert!(gate.wait().within(Duration::ZERO).block().is_ok());
+}
+
+/// A clock that counts the alarms it is asked for.
+#[derive(Clone, Debug, Default)]
+struct Counting {
+    clock: ManualClock,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Timer for Counting {
+    fn wake_after(&self, delay: Duration, waker: Waker) {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.clock.wake_after(delay, waker);
+    }
+}
+
+#[test]
+fn a_wait_that_has_ended_leaves_no_alarm_for_its_deadline() {
+    let clock = ManualClock::new();
+    let (a, b) =
+        (bucket(&clock, Quota::per_second(10).burst(1)), bucket(&clock, Quota::per_second(10).burst(1)));
+    let gate = a.and(&b);
+    let hour = Duration::from_secs(3_600);
+    assert!(gate.allow());
+    for _ in 0..100 {
+        let mut granted = Waiting::new(gate.wait().within(hour));
+        let dropped = Waiting::new(gate.wait().within(hour));
+        clock.advance(millis(100));
+        assert!(granted.granted());
+        drop(dropped);
+    }
+    clock.advance(millis(1_000));
+    assert_eq!(clock.next_due(), None, "nobody waits any more");
+
+    assert!(gate.allow());
+    drop(Waiting::new(gate.wait().within(hour)));
+    clock.advance(millis(100));
+    assert_eq!(clock.next_due(), None, "nobody waits any more");
+    assert!(gate.allow());
+    let mut refused = Waiting::new(gate.wait().within(hour));
+    assert!(a.reserve_n(1).is_ok(), "somebody comes in between");
+    a.close();
+    assert!(matches!(refused.run(), Some(Err(WaitError::Closed))));
+    clock.advance(millis(100));
+    assert_eq!(clock.next_due(), None, "nobody waits any more");
+}
+
+#[test]
+fn gates_that_are_composed_for_one_wait_leave_no_alarms_either() {
+    let (clock, slots) = (ManualClock::new(), ConcurrencyLimit::new(1));
+    let rate = bucket(&clock, Quota::per_second(10).burst(1));
+    for _ in 0..100 {
+        let held = slots.try_acquire().expect("it is free");
+        let gate = rate.costing(0).and(&slots);
+        let mut waiting = Waiting::new(gate.wait().within(Duration::from_secs(3_600)));
+        drop(held);
+        assert!(waiting.granted());
+    }
+    clock.advance(millis(1_000));
+    assert_eq!(clock.next_due(), None);
+}
+
+#[test]
+fn a_deadline_that_is_far_off_is_kept_to_the_nanosecond() {
+    let (clock, slots) = (ManualClock::new(), ConcurrencyLimit::new(1));
+    let rate = bucket(&clock, Quota::per_second(10).burst(1));
+    let gate = rate.and(&slots);
+    let _held = slots.try_acquire().expect("it is free");
+    let mut waiting = Waiting::new(gate.wait().within(Duration::from_secs(3_600)));
+    clock.advance(Duration::from_secs(3_600));
+    assert!(waiting.run().is_none());
+    clock.advance(Duration::from_nanos(1));
+    assert!(matches!(waiting.run(), Some(Err(WaitError::TooLate { .. }))));
+}
+
+#[test]
+fn those_who_wait_for_a_slot_share_one_alarm() {
+    let counting = Counting::default();
+    let rate = Limiter::builder(Quota::per_second(10).burst(1))
+        .clock(counting.clock.clone())
+        .timer(counting.clone())
+        .build();
+    let slots = ConcurrencyLimit::new(1);
+    let gate = rate.costing(0).and(&slots);
+    for _ in 0..100 {
+        let held = slots.try_acquire().expect("it is free");
+        let mut waiting = Waiting::new(gate.wait().within(Duration::from_secs(3_600)));
+        let mut late = Waiting::new(gate.wait().within(Duration::from_secs(3_599)));
+        drop(held);
+        assert!(waiting.granted() && late.granted());
+        counting.clock.advance(millis(1));
+    }
+    assert_eq!(counting.asked.load(Ordering::SeqCst), 1, "it rings within a second");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::Gate;
-use super::member::{Call, Id, Member, Part, Reading, Settling, Share};
+use super::member::{AnyClock, Call, Id, Member, Part, Reading, Settling, Share};
 use super::tally::Tally;
 use crate::timer::Timer;
 
@@ -150,6 +150,10 @@ impl<L: Part, R: Part> Part for And<L, R> {
         self.right.unwatch(waker);
     }
 
+    fn clock(&self) -> Option<Box<dyn AnyClock>> {
+        self.left.clock().or_else(|| self.right.clock())
+    }
+
     fn timer(&self) -> Option<Arc<dyn Timer>> {
         self.left.timer().or_else(|| self.right.timer())
     }
@@ -228,6 +232,7 @@ macro_rules! pass_on_most {
             sketch() -> Self::Sketch;
             watch(waker: &Waker);
             unwatch(waker: &Waker);
+            clock() -> Option<Box<dyn AnyClock>>;
             timer() -> Option<Arc<dyn Timer>>;
             is_closed() -> bool;
         );
@@ -426,6 +431,10 @@ macro_rules! several {
             for member in self {
                 member.unwatch(waker);
             }
+        }
+
+        fn clock(&self) -> Option<Box<dyn AnyClock>> {
+            self.iter().find_map(Part::clock)
         }
 
         fn timer(&self) -> Option<Arc<dyn Timer>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_core::{Ask, Claim, Step};
 
-use super::member::{Call, Id, Part, Reading, Settling, Share};
+use super::member::{AnyClock, Call, Id, Part, Reading, Settling, Share};
 use super::tally::{Tally, postponed};
 use crate::cell::{Cell, Held, LevelPlan, One, Prepared, Taking};
 use crate::clock::Clock;
@@ -204,6 +204,10 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
         self.shared.watchers.remove(waker);
     }
 
+    fn clock(&self) -> Option<Box<dyn AnyClock>> {
+        Some(Box::new(self.shared.clock.clone()))
+    }
+
     fn timer(&self) -> Option<Arc<dyn Timer>> {
         Some(Arc::clone(&self.shared.timer))
     }
@@ -303,6 +307,10 @@ impl Part for ConcurrencyLimit {
 
     fn unwatch(&self, waker: &Waker) {
         ConcurrencyLimit::unwatch(self, waker);
+    }
+
+    fn clock(&self) -> Option<Box<dyn AnyClock>> {
+        None
     }
 
     fn timer(&self) -> Option<Arc<dyn Timer>> {

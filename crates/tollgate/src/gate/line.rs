@@ -1,17 +1,22 @@
 //! Those who wait at a gate.
 //!
 //! Only the head of the line tries, each time it is woken; whoever leaves the head wakes the next. So nothing is ever
-//! granted to somebody who is not there to take it, and whoever gives up just leaves. The line knows nothing of the limits:
-//! it can be shared by gates that only borrow theirs.
+//! granted to somebody who is not there to take it, and whoever gives up just leaves. The line knows nothing of the limits
+//! but their time: it can be shared by gates that only borrow theirs.
+//!
+//! One alarm is set for the whole line, for the next moment at which anybody in it must be woken. Most who wait are served
+//! long before their deadline, and a timer forgets nothing; so for a deadline that is far off the alarm rings several times on
+//! the way, and a wait that has ended leaves none behind for longer than it lasted itself, or a second.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use tollgate_core::Tick;
 
-use crate::queue::LONGEST_QUEUE;
+use super::member::AnyClock;
+use crate::queue::{LONGEST_QUEUE, wake_all};
 use crate::sync::{Mutex, lock};
 use crate::timer::Timer;
 use crate::wait::WaitError;
@@ -23,22 +28,24 @@ pub(super) struct LineHandle {
 }
 
 impl LineHandle {
+    /// A handle on a line that there is.
+    pub(super) fn on(line: &Arc<Line>) -> Self {
+        Self { line: OnceLock::from(Arc::clone(line)) }
+    }
+
     pub(super) fn get(&self) -> Option<&Arc<Line>> {
         self.line.get()
     }
 
-    pub(super) fn get_or_make(&self) -> &Arc<Line> {
-        self.line.get_or_init(Arc::default)
-    }
-
-    /// A handle on the same line.
-    pub(super) fn share(&self) -> Self {
-        Self { line: OnceLock::from(Arc::clone(self.get_or_make())) }
+    pub(super) fn get_or_make(&self, make: impl FnOnce() -> Line) -> &Arc<Line> {
+        self.line.get_or_init(|| Arc::new(make()))
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Line {
+    clock: Box<dyn AnyClock>,
+    timer: Arc<dyn Timer>,
     state: Mutex<State>,
 }
 
@@ -47,30 +54,34 @@ struct State {
     /// In order of arrival, and so of ticket.
     waiters: VecDeque<Spot>,
     tickets: u64,
-    /// When the head is next woken by time.
-    alarm: Option<Tick>,
+    /// When the head is to try again, if the limits know.
+    head_due: Option<Tick>,
+    /// Who has a deadline of which it has not been woken yet.
+    deadlines: BTreeSet<(Tick, u64)>,
+    /// The alarms that are set: more than one only if an earlier one was needed later on.
+    alarms: Vec<Tick>,
 }
 
 #[derive(Debug)]
 struct Spot {
     ticket: u64,
     n: u64,
+    since: Tick,
+    deadline: Tick,
     waker: Option<Waker>,
 }
 
-impl Default for Line {
-    fn default() -> Self {
-        Self { state: Mutex::new(State::default()) }
-    }
-}
-
 impl Line {
+    pub(super) fn new(clock: Box<dyn AnyClock>, timer: Arc<dyn Timer>) -> Self {
+        Self { clock, timer, state: Mutex::new(State::default()) }
+    }
+
     pub(super) fn len(&self) -> usize {
         lock(&self.state).waiters.len()
     }
 
     /// Lines up; the ticket.
-    pub(super) fn join(&self, n: u64) -> Result<u64, WaitError> {
+    pub(super) fn join(&self, n: u64, since: Tick, deadline: Tick) -> Result<u64, WaitError> {
         let mut state = lock(&self.state);
         let waiting = state.waiters.len();
         if waiting >= LONGEST_QUEUE {
@@ -78,7 +89,7 @@ impl Line {
         }
         state.tickets += 1;
         let ticket = state.tickets;
-        state.waiters.push_back(Spot { ticket, n, waker: None });
+        state.waiters.push_back(Spot { ticket, n, since, deadline, waker: None });
         Ok(ticket)
     }
 
@@ -93,14 +104,22 @@ impl Line {
         let Some(index) = state.index(ticket) else {
             return false;
         };
-        let known = &mut state.waiters[index].waker;
-        let old = match known {
-            Some(known) if known.will_wake(waker) => None,
-            _ => known.replace(waker.clone()),
-        };
+        let old = state.set_waker(index, waker);
         drop(state);
         drop(old); // the last waker of a task may drop the task, and with it who knows what
         index == 0
+    }
+
+    /// The head goes on waiting, and tries again when it is `due`, if the limits know when that is.
+    pub(super) fn try_again(self: &Arc<Self>, now: Tick, due: Option<Tick>) {
+        let mut state = lock(&self.state);
+        state.head_due = due;
+        self.set_alarm(&mut state, now);
+    }
+
+    /// Makes sure that whoever waits is woken when its deadline has passed.
+    pub(super) fn ring_in_time(self: &Arc<Self>, now: Tick) {
+        self.set_alarm(&mut lock(&self.state), now);
     }
 
     /// Leaves the line; the next one may be the head now.
@@ -109,7 +128,7 @@ impl Line {
         let Some(index) = state.index(ticket) else {
             return;
         };
-        let left = state.waiters.remove(index);
+        let left = state.remove(index);
         let next = if index == 0 { state.head() } else { None };
         drop(state);
         drop(left);
@@ -118,22 +137,19 @@ impl Line {
         }
     }
 
-    /// Wakes the head after `wait`, unless it is woken before that anyway.
-    pub(super) fn set_alarm(self: &Arc<Self>, timer: &dyn Timer, now: Tick, wait: Duration) {
-        let due = now + wait;
-        let mut state = lock(&self.state);
-        if state.alarm.is_some_and(|alarm| now <= alarm && alarm <= due) {
+    /// Sets the next alarm, unless one rings before that anyway.
+    fn set_alarm(self: &Arc<Self>, state: &mut State, now: Tick) {
+        let Some(due) = state.next_alarm(now) else {
+            return;
+        };
+        state.alarms.retain(|alarm| now <= *alarm); // what should have rung by now may never
+        if state.alarms.iter().any(|alarm| *alarm <= due) {
             return;
         }
-        state.alarm = Some(due);
-        drop(state);
-        timer.wake_after(wait, Waker::from(Arc::new(Alarm { line: Arc::downgrade(self), ticket: None })));
-    }
-
-    /// Wakes whoever has `ticket` after `wait`.
-    pub(super) fn set_deadline(self: &Arc<Self>, timer: &dyn Timer, wait: Duration, ticket: u64) {
-        let alarm = Alarm { line: Arc::downgrade(self), ticket: Some(ticket) };
-        timer.wake_after(wait, Waker::from(Arc::new(alarm)));
+        let due = due.max(now);
+        state.alarms.push(due);
+        let alarm = Alarm { line: Arc::downgrade(self), due };
+        self.timer.wake_after(due.since(now), Waker::from(Arc::new(alarm)));
     }
 
     fn wake_head(&self) {
@@ -143,18 +159,15 @@ impl Line {
         }
     }
 
-    fn ring(&self, ticket: Option<u64>) {
+    /// Wakes whoever is to be woken by now. The alarm may have come early, or for somebody who has left.
+    fn ring(self: &Arc<Self>, alarm: Tick) {
+        let now = self.clock.time();
         let mut state = lock(&self.state);
-        let waker = if let Some(ticket) = ticket {
-            state.index(ticket).and_then(|index| state.waiters[index].waker.clone())
-        } else {
-            state.alarm = None;
-            state.head()
-        };
+        state.alarms.retain(|other| *other != alarm);
+        let wakers = state.due(now);
+        self.set_alarm(&mut state, now);
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake_all(wakers);
     }
 }
 
@@ -166,7 +179,56 @@ impl State {
     fn head(&self) -> Option<Waker> {
         self.waiters.front().and_then(|spot| spot.waker.clone())
     }
+
+    /// Sets whom to wake, also when the deadline has passed; the waker that was known before.
+    fn set_waker(&mut self, index: usize, waker: &Waker) -> Option<Waker> {
+        let Spot { ticket, deadline, waker: known, .. } = &mut self.waiters[index];
+        if *deadline < Tick::MAX {
+            self.deadlines.insert((*deadline, *ticket));
+        }
+        match known {
+            Some(known) if known.will_wake(waker) => None,
+            _ => known.replace(waker.clone()),
+        }
+    }
+
+    fn remove(&mut self, index: usize) -> Option<Spot> {
+        let spot = self.waiters.remove(index)?;
+        self.deadlines.remove(&(spot.deadline, spot.ticket));
+        if index == 0 {
+            self.head_due = None;
+        }
+        Some(spot)
+    }
+
+    /// When somebody must be woken next, or before that if that is for a deadline and far off.
+    fn next_alarm(&self, now: Tick) -> Option<Tick> {
+        let waited = self.waiters.front().map_or(Duration::ZERO, |head| now.since(head.since));
+        let far_off = now + waited.max(SOON);
+        let late = self.deadlines.first().map(|(deadline, _)| far_off.min(*deadline + JUST_AFTER));
+        late.into_iter().chain(self.head_due).min()
+    }
+
+    /// Whom to wake by now: whose deadline has passed, and the head if it is to try again.
+    fn due(&mut self, now: Tick) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        while self.deadlines.first().is_some_and(|(deadline, _)| *deadline < now) {
+            let late = self.deadlines.pop_first();
+            let index = late.and_then(|(_, ticket)| self.index(ticket));
+            wakers.extend(index.and_then(|index| self.waiters[index].waker.clone()));
+        }
+        if self.head_due.take_if(|due| *due <= now).is_some() {
+            wakers.extend(self.head());
+        }
+        wakers
+    }
 }
+
+/// What is not further off than this need not be forgotten before its time.
+const SOON: Duration = Duration::from_secs(1);
+
+/// A deadline has passed a moment after it.
+const JUST_AFTER: Duration = Duration::from_nanos(1);
 
 /// Told by a limit that something came back.
 impl Wake for Line {
@@ -175,16 +237,16 @@ impl Wake for Line {
     }
 }
 
-/// Rings for the head of a line, or for one who waits in it. A timer may keep it for days; the line does not stay with it.
+/// Rings for a line. A timer may keep it for days; the line does not stay with it.
 struct Alarm {
     line: Weak<Line>,
-    ticket: Option<u64>,
+    due: Tick,
 }
 
 impl Wake for Alarm {
     fn wake(self: Arc<Self>) {
         if let Some(line) = self.line.upgrade() {
-            line.ring(self.ticket);
+            line.ring(self.due);
         }
     }
 }

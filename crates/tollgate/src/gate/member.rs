@@ -54,6 +54,18 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// A clock of whatever type.
+pub trait AnyClock: fmt::Debug + Send + Sync {
+    /// The time now.
+    fn time(&self) -> Tick;
+}
+
+impl<C: Clock> AnyClock for C {
+    fn time(&self) -> Tick {
+        self.now()
+    }
+}
+
 /// How much a call takes of a limit: so many times what was asked for, and so much besides.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
@@ -250,6 +262,9 @@ pub trait Part: Clone {
 
     /// Forgets about `waker`.
     fn unwatch(&self, waker: &Waker);
+
+    /// The first clock there is.
+    fn clock(&self) -> Option<Box<dyn AnyClock>>;
 
     /// What wakes those who wait.
     fn timer(&self) -> Option<Arc<dyn Timer>>;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::member::{Call, Id, Part, Reading, Settling, Share};
+use super::member::{AnyClock, Call, Id, Part, Reading, Settling, Share};
 use super::tally::Tally;
 use crate::timer::Timer;
 
@@ -123,6 +123,10 @@ impl<L: Part, R: Part> Part for OneOf<L, R> {
 
     fn unwatch(&self, waker: &Waker) {
         either!(self, member => member.unwatch(waker));
+    }
+
+    fn clock(&self) -> Option<Box<dyn AnyClock>> {
+        either!(self, member => member.clock())
     }
 
     fn timer(&self) -> Option<Arc<dyn Timer>> {

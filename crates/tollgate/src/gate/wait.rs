@@ -15,7 +15,6 @@ use super::permit::Permit;
 use super::tally::{GateDecision, GateRefused};
 use super::{Gate, time_by};
 use crate::queue::FORGIVEN;
-use crate::timer::{ThreadTimer, Timer};
 use crate::wait::{WaitError, block_on};
 
 /// A turn at a [`Gate`] to wait for: a future, or [`block`](Self::block) on it from a thread.
@@ -69,14 +68,10 @@ impl<'a, M: Member> GateWait<'a, M> {
         block_on(self)
     }
 
-    fn timer(&self) -> Arc<dyn Timer> {
-        self.gate.members.timer().unwrap_or_else(ThreadTimer::shared)
-    }
-
     /// Takes without waiting, or lines up.
     fn begin(&mut self) -> Result<Option<Permit<M>>, WaitError> {
         let now = self.gate.now();
-        let line = self.gate.line.get_or_make();
+        let line = self.gate.line();
         if self.gate.members.is_closed() {
             return Err(WaitError::Closed);
         }
@@ -92,12 +87,8 @@ impl<'a, M: Member> GateWait<'a, M> {
         if now >= self.deadline {
             return Err(WaitError::TooLate { would_take: Duration::ZERO }); // nobody knows when a slot is free
         }
-        let ticket = line.join(self.n)?;
+        let ticket = line.join(self.n, now, self.deadline)?;
         let (line, waker) = (Arc::clone(line), Waker::from(Arc::clone(line)));
-        if self.deadline < Tick::MAX {
-            let patience = self.deadline.since(now) + Duration::from_nanos(1);
-            line.set_deadline(&*self.timer(), patience, ticket);
-        }
         self.place = Some(Place { line, ticket, since: now, waker, is_watching: false });
         Ok(None)
     }
@@ -133,6 +124,7 @@ impl<'a, M: Member> GateWait<'a, M> {
             return Some(Err(WaitError::TooLate { would_take: now.since(place.since) }));
         }
         if !is_head {
+            place.line.ring_in_time(now);
             return None;
         }
         // First watch, then look: whatever comes back from now on is heard of.
@@ -148,10 +140,9 @@ impl<'a, M: Member> GateWait<'a, M> {
         if let Err(error) = self.may_wait(&decision, now) {
             return Some(Err(error));
         }
-        if let Some(wait) = decision.retry_after().filter(|wait| *wait > Duration::ZERO) {
-            let place = self.place.as_ref().expect("still in line");
-            place.line.set_alarm(&*self.timer(), now, wait);
-        }
+        let place = self.place.as_ref().expect("still in line");
+        let wait = decision.retry_after().filter(|wait| *wait > Duration::ZERO);
+        place.line.try_again(now, wait.map(|wait| now + wait));
         None
     }
 

@@ -17,7 +17,7 @@ use super::store::OwnLimiter;
 use crate::cell::Held;
 use crate::clock::Clock;
 use crate::gate::{
-    And, Call, Costing, Gate, Id, Member, Part, Reading, Settling, Share, Tally, pass_on, postponed,
+    And, AnyClock, Call, Costing, Gate, Id, Member, Part, Reading, Settling, Share, Tally, pass_on, postponed,
 };
 use crate::name::Which;
 use crate::sync::lock;
@@ -277,6 +277,10 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
         }
     }
 
+    fn clock(&self) -> Option<Box<dyn AnyClock>> {
+        Some(Box::new(self.limiter.clock().clone()))
+    }
+
     fn timer(&self) -> Option<Arc<dyn Timer>> {
         Some(self.limiter.store.lines.timer())
     }
@@ -351,6 +355,7 @@ impl<Q: Borrow<K> + Clone, K: Hash + ?Sized, A: Held, C: Clock> Part for OwnedKe
         visit(share: Share, see: &mut dyn FnMut(Id, Share));
         watch(waker: &Waker);
         unwatch(waker: &Waker);
+        clock() -> Option<Box<dyn AnyClock>>;
         timer() -> Option<Arc<dyn Timer>>;
         is_closed() -> bool;
     );
