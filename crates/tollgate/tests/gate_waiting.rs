@@ -190,6 +190,23 @@ fn a_deadline_that_cannot_be_met_is_refused_at_once() {
 }
 
 #[test]
+fn whoever_is_refused_is_told_how_long_it_takes_behind_those_in_line() {
+    let clock = ManualClock::new();
+    let (a, b) = (bucket(&clock, Quota::per_second(1)), bucket(&clock, Quota::per_second(100)));
+    let gate = a.and(&b);
+    assert!(gate.allow());
+    let _line = [(); 3].map(|()| Waiting::new(gate.wait()));
+    for patience in [0, 500, 1_000, 3_999] {
+        let told = refused(gate.wait().within(millis(patience)));
+        assert_eq!(told, WaitError::TooLate { would_take: millis(4_000) }, "within {patience} ms");
+    }
+    Waiting::new(gate.wait().within(millis(4_000)));
+    b.charge(10_000);
+    let told = refused(gate.wait().within(millis(4_000)));
+    assert!(matches!(told, WaitError::TooLate { would_take } if would_take > Duration::from_secs(99)));
+}
+
+#[test]
 fn a_deadline_that_passes_in_line_ends_the_wait() {
     let clock = ManualClock::new();
     let (a, b) = (bucket(&clock, Quota::per_second(1)), bucket(&clock, Quota::per_second(1)));

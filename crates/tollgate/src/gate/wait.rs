@@ -81,8 +81,7 @@ impl<'a, M: Member> GateWait<'a, M> {
                 Err(GateRefused(decision)) => self.may_wait(&decision, now)?,
             }
         } else {
-            self.may_wait(&self.gate.peek_n(self.n), now)?;
-            self.may_wait_behind(&line.costs(), now)?;
+            self.may_wait_behind(&line.costs(), &self.gate.peek_n(self.n), now)?;
         }
         if now >= self.deadline {
             return Err(WaitError::TooLate { would_take: Duration::ZERO }); // nobody knows when a slot is free
@@ -95,22 +94,27 @@ impl<'a, M: Member> GateWait<'a, M> {
 
     /// Whether it makes sense to wait after this answer.
     fn may_wait(&self, decision: &GateDecision, now: Tick) -> Result<(), WaitError> {
-        match decision.retry_after() {
-            None => Err(WaitError::Never { cost: self.n, limit: decision.limit() }),
-            Some(wait) if now + wait > self.deadline => Err(WaitError::TooLate { would_take: wait }),
-            Some(_) => Ok(()),
-        }
+        self.has_time_for(self.wait_after(decision)?, now)
     }
 
-    /// Whether its turn can come before its deadline, with those who are in line already.
-    fn may_wait_behind(&self, ahead: &[u64], now: Tick) -> Result<(), WaitError> {
+    /// Whether its turn can come before its deadline, after this answer and after those who are in line already.
+    fn may_wait_behind(&self, ahead: &[u64], decision: &GateDecision, now: Tick) -> Result<(), WaitError> {
+        let alone = self.wait_after(decision)?;
         if self.deadline == Tick::MAX {
             return Ok(());
         }
-        match self.gate.foreseen(ahead, self.n) {
-            Some(would_take) if now + would_take > self.deadline => Err(WaitError::TooLate { would_take }),
-            _ => Ok(()), // what can never be had by one ahead is refused when its turn comes
-        }
+        // What can never be had by one ahead is refused when its turn comes.
+        let in_line = self.gate.foreseen(ahead, self.n).unwrap_or_default();
+        self.has_time_for(alone.max(in_line), now)
+    }
+
+    /// How long to wait after this answer, if that makes sense.
+    fn wait_after(&self, decision: &GateDecision) -> Result<Duration, WaitError> {
+        decision.retry_after().ok_or(WaitError::Never { cost: self.n, limit: decision.limit() })
+    }
+
+    fn has_time_for(&self, would_take: Duration, now: Tick) -> Result<(), WaitError> {
+        if now + would_take > self.deadline { Err(WaitError::TooLate { would_take }) } else { Ok(()) }
     }
 
     /// Tries if it is its turn. `None`: it goes on waiting.
