@@ -39,7 +39,7 @@ pub(crate) struct Shared<A: Held, C> {
     pub(crate) timer: Arc<dyn Timer>,
     pub(crate) name: Option<Name>,
     /// The gates that wait for something to come back.
-    pub(crate) watchers: Watchers,
+    pub(crate) watchers: Arc<Watchers>,
     longest_queue: usize,
     queue: Mutex<Queue<A, C>>,
 }
@@ -80,11 +80,19 @@ const FIRST_PLACES: usize = 4;
 /// How many changes of quota a claim may outlive.
 const CHANGES_KEPT: usize = 8;
 
-/// What a pass over the queue did: whom to wake, and how much was granted.
+/// What a pass over the queue did: whom to wake, how much was granted, and whether somebody was turned away.
 #[derive(Default)]
 struct Served {
     wakers: Vec<Waker>,
     cost: u64,
+    turned_away: bool,
+}
+
+impl Served {
+    fn turn_away(&mut self, waiter: &Waiter, error: WaitError) {
+        self.wakers.extend(waiter.resolve(Phase::Refused(error)));
+        self.turned_away = true;
+    }
 }
 
 /// Wakes everybody, even if one of the wakers panics; then the panic goes on.
@@ -139,7 +147,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         };
         let (fallen, generation, closed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (cell, queue) = (A::Cell::new(algorithm), Mutex::new(queue));
-        let watchers = Watchers::default();
+        let watchers = Arc::new(Watchers::default());
         Self { clock, cell, fallen, generation, closed, timer, name, watchers, longest_queue: longest, queue }
     }
 
@@ -196,7 +204,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         } else {
             drop(queue);
         }
-        wake_all(served.wakers);
+        self.tell(served);
         taken
     }
 
@@ -230,7 +238,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
             Prepared { decision: self.behind_the_line(&mut queue, now, ask), taking: None }
         };
         drop(queue);
-        wake_all(served.wakers);
+        self.tell(served);
         prepared
     }
 
@@ -252,7 +260,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         let served = self.pass(&mut queue, now);
         let allowed = queue.waiting == 0 && self.cell.take(now, ask).decision.is_allowed();
         drop(queue);
-        wake_all(served.wakers);
+        self.tell(served);
         allowed
     }
 
@@ -270,7 +278,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
             self.behind_the_line(&mut queue, now, Ask::now(cost))
         };
         drop(queue);
-        wake_all(served.wakers);
+        self.tell(served);
         decision
     }
 
@@ -505,7 +513,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         }
         queue.changes.push_back(Change { retuned, fallen: self.fallen.load(Ordering::Relaxed) });
         self.generation.fetch_add(1, Ordering::AcqRel);
-        let mut wakers = self.move_turns(&mut queue, now);
+        let mut wakers = self.move_turns(&mut queue, now).wakers;
         drop(queue);
         wakers.extend(self.watchers.take());
         wakers
@@ -513,23 +521,33 @@ impl<A: Held, C: Clock> Shared<A, C> {
 
     /// After a change that moves everybody's turn: refuses those who can no longer be served, and serves who can be.
     fn re_time(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A, C>>, now: Tick) {
-        let wakers = self.move_turns(&mut queue, now);
+        let told = self.move_turns(&mut queue, now);
         drop(queue);
-        wake_all(wakers);
+        self.tell(told);
     }
 
     /// The same while the queue is locked; whom to wake.
-    fn move_turns(self: &Arc<Self>, queue: &mut Queue<A, C>, now: Tick) -> Vec<Waker> {
+    fn move_turns(self: &Arc<Self>, queue: &mut Queue<A, C>, now: Tick) -> Served {
         queue.tail = None;
-        let mut wakers = self.refuse_hopeless(queue, now);
-        wakers.extend(self.pass(queue, now).wakers);
-        wakers
+        let mut told = self.refuse_hopeless(queue, now);
+        let served = self.pass(queue, now);
+        told.wakers.extend(served.wakers);
+        told.turned_away |= served.turned_away;
+        told
+    }
+
+    /// Wakes whoever has been served or turned away; if it was turned away, gates that wait come sooner than they know.
+    fn tell(&self, served: Served) {
+        wake_all(served.wakers);
+        if served.turned_away {
+            self.watchers.tell();
+        }
     }
 
     /// Refuses those who can no longer be served in time, or at all.
-    fn refuse_hopeless(&self, queue: &mut Queue<A, C>, now: Tick) -> Vec<Waker> {
+    fn refuse_hopeless(&self, queue: &mut Queue<A, C>, now: Tick) -> Served {
         let (algorithm, mut state) = self.cell.snapshot();
-        let mut wakers = Vec::new();
+        let mut refused = Served::default();
         for waiter in queue.line.iter().filter(|waiter| waiter.is_waiting()) {
             let step = algorithm.decide(&state, now, Ask::whenever(waiter.cost));
             let delay = step.decision.delay();
@@ -544,13 +562,13 @@ impl<A: Held, C: Clock> Shared<A, C> {
             match (error, step.change) {
                 (Some(error), _) => {
                     queue.waiting -= 1;
-                    wakers.extend(waiter.resolve(Phase::Refused(error)));
+                    refused.turn_away(waiter, error);
                 }
                 (None, Some(change)) => algorithm.apply(&mut state, change),
                 (None, None) => {}
             }
         }
-        wakers
+        refused
     }
 
     /// Turns everybody away, now and from now on.
@@ -571,7 +589,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
     fn serve(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A, C>>, now: Tick) {
         let served = self.pass(&mut queue, now);
         drop(queue);
-        wake_all(served.wakers);
+        self.tell(served);
     }
 
     /// Grants whatever is due, opens the cell if nobody is left, and sets the alarm otherwise.
@@ -585,7 +603,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
             let epoch = self.epoch();
             if now > head.deadline + FORGIVEN {
                 let error = WaitError::TooLate { would_take: now.since(head.since) };
-                served.wakers.extend(head.resolve(Phase::Refused(error)));
+                served.turn_away(head, error);
                 queue.waiting -= 1;
                 continue;
             }

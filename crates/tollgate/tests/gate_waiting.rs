@@ -261,6 +261,41 @@ fn whatever_comes_back_wakes_the_head() {
 }
 
 #[test]
+fn whoever_is_turned_away_at_a_limit_makes_room_for_a_gate() {
+    let worsen: [fn(&Bucket, &Bucket); 3] =
+        [|a, _| a.charge(1), |a, _| assert!(a.reserve().is_ok()), |a, b| assert!(a.and(b).reserve().is_ok())];
+    for worsen in worsen {
+        let clock = ManualClock::new();
+        let (a, b) = (bucket(&clock, Quota::per_second(1).burst(10)), bucket(&clock, Quota::per_second(100)));
+        assert!(a.allow_n(10));
+        let mut own = Box::pin(a.wait_n(10).within(Duration::from_secs(10)));
+        let mut poll_own = || own.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(poll_own().is_pending());
+        let gate = a.and(&b);
+        let mut behind = Waiting::new(gate.wait());
+        worsen(&a, &b);
+        assert!(matches!(poll_own(), Poll::Ready(Err(WaitError::TooLate { .. }))));
+        assert!(!behind.granted());
+        clock.advance(millis(2_000));
+        assert!(behind.granted(), "not after the ten of somebody who has left");
+    }
+}
+
+#[test]
+fn whoever_is_too_late_at_a_limit_makes_room_for_a_gate() {
+    let clock = ManualClock::new();
+    let (a, b) = (bucket(&clock, Quota::per_second(1).burst(10)), bucket(&clock, Quota::per_second(100)));
+    assert!(a.allow_n(10));
+    let mut own = Box::pin(a.wait_n(10).within(Duration::from_secs(10)));
+    assert!(own.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let gate = a.and(&b);
+    let mut behind = Waiting::new(gate.wait());
+    clock.set(Tick::ZERO + millis(10_900)); // the timer is late, and rings for nobody
+    assert!(!a.allow_n(11), "whoever asks finds that the deadline has passed");
+    assert!(behind.granted());
+}
+
+#[test]
 fn a_slot_that_comes_back_wakes_the_head() {
     let clock = ManualClock::new();
     let rate = bucket(&clock, Quota::per_second(100).burst(10));

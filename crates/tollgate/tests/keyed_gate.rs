@@ -2,8 +2,9 @@
 #![cfg(not(loom))]
 
 use std::future::Future;
-use std::sync::Barrier;
-use std::task::{Context, Waker};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -178,6 +179,58 @@ fn a_gate_can_be_waited_at_and_hears_what_comes_back_to_a_key() {
     assert!(next.as_mut().poll(&mut context).is_ready(), "too late, and said at once");
     clock.advance(Duration::from_secs(1));
     assert!(gate.allow());
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_gate_hears_what_comes_back_to_a_key_that_somebody_waits_for() {
+    let clock = ManualClock::new();
+    let keyed = build(Kind::TokenBucket, Quota::per_hour(1).burst(2), &clock);
+    let everybody = Limiter::builder(Quota::per_second(10)).clock(clock.clone()).build();
+    let (gate, woken) = (keyed.key(&1).and(&everybody), Arc::new(Woken::default()));
+    let waker = Waker::from(Arc::clone(&woken));
+    let (mut at_gate, mut context) = (Context::from_waker(&waker), Context::from_waker(Waker::noop()));
+
+    let taken = keyed.reserve_n(&1, 2).unwrap();
+    let mut wait = Box::pin(gate.wait());
+    assert!(wait.as_mut().poll(&mut at_gate).is_pending());
+    let mut own = Box::pin(keyed.wait(&1));
+    assert!(own.as_mut().poll(&mut context).is_pending());
+    taken.settle(0);
+    assert!(own.as_mut().poll(&mut context).is_ready());
+    assert!(woken.0.swap(false, Ordering::SeqCst), "one is left");
+    assert!(wait.as_mut().poll(&mut at_gate).is_ready());
+}
+
+#[test]
+fn a_gate_hears_of_a_new_quota_of_a_key() {
+    let (clock, rate) = (ManualClock::new(), Arc::new(AtomicU64::new(1)));
+    let current = Arc::clone(&rate);
+    let keyed = KeyedLimiter::<str>::builder(Quota::per_hour(1))
+        .quota_of(move |_| Quota::per_second(current.load(Ordering::SeqCst)).burst(1))
+        .clock(clock.clone())
+        .build();
+    let everybody = Limiter::builder(Quota::per_second(10)).clock(clock.clone()).build();
+    assert!(keyed.allow("a"));
+    let (gate, woken) = (keyed.key("a").and(&everybody), Arc::new(Woken::default()));
+    let waker = Waker::from(Arc::clone(&woken));
+    let (mut wait, mut context) = (Box::pin(gate.wait()), Context::from_waker(&waker));
+    assert!(wait.as_mut().poll(&mut context).is_pending());
+    rate.store(1_000, Ordering::SeqCst);
+    keyed.refresh("a");
+    assert!(woken.0.swap(false, Ordering::SeqCst));
+    assert!(wait.as_mut().poll(&mut context).is_pending());
+    clock.advance(Duration::from_millis(1));
+    assert!(woken.0.load(Ordering::SeqCst));
+    assert!(wait.as_mut().poll(&mut context).is_ready());
 }
 
 #[test]

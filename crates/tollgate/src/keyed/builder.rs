@@ -212,7 +212,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             saving: Mutex::new(()),
             lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue, 64 - bits),
             closed: AtomicBool::new(false),
-            watchers: Watchers::default(),
+            watchers: Arc::new(Watchers::default()),
             name,
             clock,
             keys: PhantomData,

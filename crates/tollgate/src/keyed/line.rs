@@ -23,6 +23,7 @@ use crate::limiter::Limiter;
 use crate::queue::Shared;
 use crate::sync::{Mutex, lock};
 use crate::timer::Timer;
+use crate::watch::Watchers;
 
 /// The keys with a limiter of their own, by fingerprint.
 #[derive(Debug)]
@@ -114,7 +115,7 @@ impl<A: Held, C: Clock> Lines<A, C> {
         next.or_else(|| lines.range(first..=end).next()).map(|(other, _)| *other)
     }
 
-    /// Gives a key of this shard a limiter of its own. It must not have one.
+    /// Gives a key of this shard a limiter of its own, which tells whom the store tells. It must not have one.
     pub(crate) fn open(
         &self,
         shard: &mut Shard<A>,
@@ -122,10 +123,12 @@ impl<A: Held, C: Clock> Lines<A, C> {
         print: u64,
         start: Start<A>,
         clock: &C,
+        watchers: &Arc<Watchers>,
     ) -> Limiter<A, C> {
         let Start { quota, algorithm, state, plan } = start;
         let timer = Arc::clone(&self.timer);
-        let shared = Shared::new(algorithm, quota, clock.clone(), timer, self.longest_queue, None);
+        let mut shared = Shared::new(algorithm, quota, clock.clone(), timer, self.longest_queue, None);
+        shared.watchers = Arc::clone(watchers);
         shared.cell.put(state);
         let limiter = Limiter { shared: Arc::new(shared) };
         lock(&self.by_print).insert(print, Line { limiter: limiter.clone(), plan });

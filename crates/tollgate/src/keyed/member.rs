@@ -265,16 +265,10 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
 
     fn watch(&self, waker: &Waker) {
         self.limiter.store.watchers.add(waker);
-        if let Some(limiter) = self.limiter.own_limiter(self.print) {
-            limiter.watch(waker);
-        }
     }
 
     fn unwatch(&self, waker: &Waker) {
         self.limiter.store.watchers.remove(waker);
-        if let Some(limiter) = self.limiter.own_limiter(self.print) {
-            limiter.unwatch(waker);
-        }
     }
 
     fn clock(&self) -> Option<Box<dyn AnyClock>> {

@@ -39,7 +39,7 @@ pub(super) struct Store<K: ?Sized, A: Held, C: Clock> {
     pub(super) saving: Mutex<()>,
     pub(super) closed: AtomicBool,
     /// The gates that wait for something to come back.
-    pub(super) watchers: Watchers,
+    pub(super) watchers: Arc<Watchers>,
     pub(super) name: Option<Name>,
     pub(super) keys: PhantomData<fn(&K)>,
 }
@@ -139,10 +139,11 @@ impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
             Answer::NeedsPlan => Ok(Answer::NeedsPlan),
             Answer::Decided(decision, _) if !decision.is_admitted() && !decision.is_never() => {
                 let bytes = Lines::<A, Shifted<C>>::BYTES;
-                match shard.take_out(&self.common, query, bytes, decision.limit()) {
-                    Ok(start) => Err(self.lines.open(shard, &self.common, print, start, &self.clock)),
-                    Err(answer) => Ok(answer),
-                }
+                let start = match shard.take_out(&self.common, query, bytes, decision.limit()) {
+                    Ok(start) => start,
+                    Err(answer) => return Ok(answer),
+                };
+                Err(self.lines.open(shard, &self.common, print, start, &self.clock, &self.watchers))
             }
             _ => Ok(shard.take(&self.common, query)),
         }

@@ -95,6 +95,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             self.store.free_shard(print).set_plan(&self.store.common, print, plan, now);
             let quota = self.store.common.plans.get(plan).quota;
             wake_all(self.store.lines.set_plan(print, plan, quota, now));
+            self.store.watchers.tell();
         }
     }
 
