@@ -327,7 +327,7 @@ impl<M: Member> Gate<M> {
         let mut tally = Tally::default();
         let quick = self.members.quick(call, 0, &mut tally)?;
         if !tally.admits() {
-            return Some(tally.decision());
+            return (!Repeated::is_any(&self.members)).then(|| tally.decision());
         }
         self.members.quick_take(&quick).then(|| tally.admission())
     }
@@ -353,7 +353,8 @@ impl<M: Member> Gate<M> {
         }
     }
 
-    /// Decides, and takes if admitted; `None` if somebody came in between.
+    /// Decides, and takes if admitted; `None` if somebody came in between, or if it is refused and a limit was only asked for
+    /// a part of what is taken of it.
     #[inline]
     fn try_to_take(
         &self,
@@ -362,7 +363,8 @@ impl<M: Member> Gate<M> {
     ) -> Option<(GateDecision, Option<M::Receipt>)> {
         let plan = self.members.prepare(call, 0, &mut tally);
         if !tally.admits() {
-            return Some((tally.decision(), None));
+            let is_whole = call.repeated.is_some() || !Repeated::is_any(&self.members);
+            return is_whole.then(|| (tally.decision(), None));
         }
         self.members.hold(&plan).then(|| (tally.decision(), Some(self.members.commit(plan))))
     }
@@ -406,10 +408,14 @@ impl<M: Member> Gate<M> {
                 }
                 break;
             }
-            refusal = Some((decision, call.delay));
             match decision.retry_after() {
-                Some(wait) if wait > Duration::ZERO => call.delay = call.delay.saturating_add(wait),
-                _ => return Err(GateRefused(decision)),
+                // Too late anyway, and whoever refused until then knows for how long.
+                Some(Duration::ZERO) if call.delay > longest_wait => break,
+                None | Some(Duration::ZERO) => return Err(GateRefused(decision)),
+                Some(wait) => {
+                    refusal = Some((decision, call.delay));
+                    call.delay = call.delay.saturating_add(wait);
+                }
             }
         }
         let (refusal, delay) = refusal.expect("one round refused");

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::{
-    AnyAlgorithm, Ask, Clock, ConcurrencyLimit, Gate, Kind, Limiter, ManualClock, MonotonicClock, OnDrop,
-    Permit, Quota, Tick, TokenBucket, Verdict,
+    AnyAlgorithm, Ask, Clock, ConcurrencyLimit, Gate, GateDecision, Kind, Limiter, ManualClock,
+    MonotonicClock, OnDrop, Permit, Quota, Tick, TokenBucket, Verdict, WaitError,
 };
 use tollgate_sim::conformance::{self, Subject};
 use tollgate_sim::history::{Operation, largest_excess};
@@ -437,6 +437,45 @@ fn a_limit_that_occurs_twice_is_taken_twice() {
     assert!(slots.in_use() == 2 && twice.acquire().is_err());
     drop(permit);
     assert_eq!(slots.in_use(), 0);
+}
+
+#[test]
+fn a_limit_that_occurs_twice_refuses_for_as_long_as_both_take() {
+    let clock = ManualClock::new();
+    let (two, one) =
+        (bucket(&clock, Quota::per_second(1).burst(2)), bucket(&clock, Quota::per_second(1).burst(1)));
+    assert!(two.allow_n(2) && one.allow());
+    let gate = two.and(&two);
+    assert_eq!(gate.check(), gate.peek());
+    assert_eq!(gate.check().retry_after(), Some(Duration::from_secs(2)));
+    assert_eq!(gate.check_n(1), gate.acquire().unwrap_err().0);
+    let mut each = Vec::new();
+    assert!(gate.acquire_noting(1, &mut each).is_err());
+    assert_eq!((each.len(), each[0].1.retry_after()), (1, Some(Duration::from_secs(2))));
+    let never = one.and(&one);
+    assert!(never.check().is_never() && never.peek().is_never());
+    let late = never.wait().within(Duration::from_secs(10)).block();
+    assert!(matches!(late, Err(WaitError::Never { limit: 1, .. })), "it does not line up in vain");
+    let many = Gate::new(vec![two.clone(); 9]).and(&one);
+    assert!(many.check().is_never() && many.peek().is_never());
+    clock.advance(Duration::from_secs(2));
+    assert!(gate.allow());
+}
+
+#[test]
+fn the_longest_wait_is_told_though_a_slot_is_taken_too() {
+    let clock = ManualClock::new();
+    let rate = Limiter::builder(Quota::per_second(1)).clock(clock.clone()).name("rate").build();
+    let slots = ConcurrencyLimit::named("slots", 1);
+    let gate = rate.costing(1).and(slots.costing(1));
+    let _held = gate.acquire().unwrap();
+    let told = |refused: GateDecision| (refused.decided_by().name(), refused.retry_after());
+    assert_eq!(told(gate.check()), ("rate", Some(millis(1_000))));
+    assert_eq!(gate.peek(), gate.check());
+    let reserve_within = |ms| told(gate.reserve_within(1, millis(ms)).unwrap_err().0);
+    assert_eq!(reserve_within(0), ("rate", Some(millis(1_000))));
+    assert_eq!(reserve_within(400), ("rate", Some(millis(600))));
+    assert_eq!(reserve_within(1_000), ("slots", Some(Duration::ZERO)), "only a slot is wanting");
 }
 
 #[test]

@@ -128,6 +128,22 @@ pub(crate) struct Repeated {
 }
 
 impl Repeated {
+    /// Whether one occurs several times. Asked at every refusal, so it is answered without a list as long as there are few.
+    #[inline]
+    pub(crate) fn is_any<P: Part>(members: &P) -> bool {
+        const FEW: usize = 8;
+        if members.len() > FEW {
+            return Self::of(members).is_some();
+        }
+        let (mut known, mut count, mut is_any) = ([(0, 0); FEW], 0, false);
+        members.visit(Share::WHOLE, &mut |id, _| {
+            is_any |= known[..count].contains(&id);
+            known[count] = id;
+            count += 1;
+        });
+        is_any
+    }
+
     /// `None` if all limits are different.
     pub(crate) fn of<P: Part>(members: &P) -> Option<Self> {
         let mut repeated = Self::default();
