@@ -275,6 +275,19 @@ fn settling_charges_what_was_dearer_and_returns_what_was_not() {
 }
 
 #[test]
+fn an_estimate_of_nothing_can_be_settled() {
+    let keys = build_bucket(Quota::per_second(1).burst(10));
+    for expected in [5, 0] {
+        keys.reserve_n(&7, 0).unwrap().settle(5); // a key that is new, and one that is not
+        assert_eq!(keys.remaining(&7), expected);
+    }
+    keys.reserve_n(&8, 0).unwrap().refund(3);
+    assert_eq!(keys.remaining(&8), 10);
+    keys.wait_n(&8, 0).block().unwrap().settle(4);
+    assert_eq!(keys.remaining(&8), 6);
+}
+
+#[test]
 fn each_key_has_the_quota_that_the_caller_says() {
     let limiter = KeyedLimiter::<str>::builder(Quota::per_hour(1))
         .quota_of(|user: &str| Quota::per_hour(1).burst(user.len() as u64))

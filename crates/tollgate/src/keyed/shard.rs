@@ -16,7 +16,7 @@ mod sweep;
 
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Ask, Decision, Quota, Step, Tick};
+use tollgate_core::{Algorithm, Ask, Claim, Decision, Quota, Step, Tick};
 
 use super::cap::{AtCap, Room};
 use super::line::Start;
@@ -277,8 +277,18 @@ impl<A: Algorithm> Shard<A> {
             let account = account(self.accounts.as_deref(), print);
             Receipt { claim, plan, account, generation: self.generation }
         });
+        let receipt = receipt.or_else(|| self.of_nothing(&step.decision, print, plan, now, ask));
         self.count(common, now, step.decision.is_admitted());
         Some((step.decision, receipt))
+    }
+
+    /// The receipt for a cost of nothing: what it really was may turn out later. None where nothing is limited.
+    #[cold]
+    fn of_nothing(&self, decision: &Decision, print: u64, plan: u32, now: Tick, ask: Ask) -> Option<Receipt> {
+        let claim = Claim { cost: 0, act: now, mark: 0 };
+        let account = account(self.accounts.as_deref(), print);
+        let receipt = Receipt { claim, plan, account, generation: self.generation };
+        (ask.cost() == 0 && decision.limit() < u64::MAX).then_some(receipt)
     }
 
     /// Counts a question that was answered elsewhere.
@@ -345,6 +355,7 @@ impl<A: Algorithm> Shard<A> {
             let account = account(self.accounts.as_deref(), print);
             Receipt { claim, plan, account, generation: self.generation }
         });
+        let receipt = receipt.or_else(|| self.of_nothing(&step.decision, print, plan, now, ask));
         self.count(common, now, step.decision.is_admitted());
         Answer::Decided(step.decision, receipt)
     }
@@ -360,7 +371,8 @@ impl<A: Algorithm> Shard<A> {
         let step = algorithm.decide(&state, now, query.ask_of(&algorithm));
         let Some(change) = step.change else {
             self.counts.denied += u64::from(!step.decision.is_admitted());
-            return Answer::Decided(step.decision, None); // nothing to remember
+            let receipt = self.of_nothing(&step.decision, query.print, plan, now, query.ask);
+            return Answer::Decided(step.decision, receipt); // nothing to remember
         };
         if let Err(full) = self.make_room(common, number, now) {
             let answer = self.no_room(common, &full, step.decision.limit());
