@@ -151,7 +151,8 @@ impl<A: Held, C: Clock> Limiter<A, C> {
 
     /// [`peek_n`](Self::peek_n) at an explicit time.
     pub fn peek_n_at(&self, n: u64, now: Tick) -> Decision {
-        self.peek_within_at(n, self.shared.cell.algorithm().patience(), now)
+        let ask = Ask::within(n, self.shared.cell.algorithm().patience());
+        self.shared.cell.quick_peek(now, ask).unwrap_or_else(|| self.shared.slow_peek_of_check(now, n))
     }
 
     /// What [`reserve_within`](Self::reserve_within) would answer, taking nothing.

@@ -293,6 +293,27 @@ impl<A: Held, C: Clock> Shared<A, C> {
         decision
     }
 
+    /// What [`check_the_long_way`](Self::check_the_long_way) would answer.
+    #[cold]
+    pub(crate) fn slow_peek_of_check(&self, now: Tick, cost: u64) -> Decision {
+        let mut queue = lock(&self.queue);
+        match self.with_all_served(&queue, now) {
+            Some((algorithm, state)) => {
+                algorithm.decide(&state, now, Ask::within(cost, algorithm.patience())).decision
+            }
+            None => self.behind_the_line(&mut queue, now, Ask::now(cost)),
+        }
+    }
+
+    /// The state once everybody in line has been served, if all of them are due.
+    fn with_all_served(&self, queue: &Queue<A, C>, now: Tick) -> Option<(A, A::State)> {
+        let (algorithm, mut state) = self.cell.snapshot();
+        let is_in_time = |waiter: &&Arc<Waiter>| waiter.is_waiting() && now <= waiter.deadline + FORGIVEN;
+        let is_due =
+            |waiter: &Arc<Waiter>| algorithm.step(&mut state, now, Ask::now(waiter.cost)).is_allowed();
+        queue.line.iter().filter(is_in_time).all(is_due).then_some((algorithm, state))
+    }
+
     fn behind_the_line(&self, queue: &mut Queue<A, C>, now: Tick, ask: Ask) -> Decision {
         let algorithm = self.project(queue, now);
         let tail = queue.tail.as_ref().expect("just projected");

@@ -206,7 +206,7 @@ fn compare(kind: Kind, seed: u64) {
     for step in 0..200 {
         let context = format!("{kind} {quota}, seed {seed}, step {step}");
         let _ = pair.keyed.allow(&rng.u64(2..9)); // if nobody waits for the key any more, it goes back by the way
-        match rng.u8(..10) {
+        match rng.u8(..11) {
             0..3 => pair.limiter.clock().advance(Duration::from_millis(rng.u64(..800))),
             3 => assert_eq!(pair.keyed.allow(&1), pair.limiter.allow(), "{context}"),
             4 => assert_eq!(pair.keyed.peek_n(&1, 1), pair.limiter.peek_n(1), "{context}"),
@@ -218,7 +218,13 @@ fn compare(kind: Kind, seed: u64) {
                 keyed.settle(actual);
                 limiter.settle(actual);
             }
-            7 if !waits.is_empty() => drop(waits.swap_remove(rng.usize(..waits.len()))),
+            7 => {
+                let n = rng.u64(1..3);
+                let foreseen = (pair.keyed.peek_n(&1, n), pair.limiter.peek_n(n));
+                let said = (pair.keyed.check_n(&1, n), pair.limiter.check_n(n));
+                assert!(said.0 == said.1 && said == foreseen, "{context}: {foreseen:?}, but {said:?}");
+            }
+            8 if !waits.is_empty() => drop(waits.swap_remove(rng.usize(..waits.len()))),
             _ => {
                 let n = rng.u64(1..3);
                 waits.push((pair.keyed.wait_n(&1, n), pair.limiter.wait_n(n)));
@@ -242,9 +248,7 @@ fn compare(kind: Kind, seed: u64) {
 
 #[test]
 fn a_key_with_people_waiting_is_like_a_limiter() {
-    for kind in
-        [Kind::TokenBucket, Kind::FixedWindow, Kind::SlidingLog, Kind::SlidingCounter, Kind::SubWindows]
-    {
+    for kind in Kind::ALL {
         for seed in 0..400 {
             compare(kind, seed);
         }
@@ -443,4 +447,22 @@ fn whoever_is_woken_by_a_refresh_may_ask() {
         is_paying.store(true, Ordering::SeqCst);
         limiter.refresh(&1);
     }));
+}
+
+#[test]
+fn a_check_of_a_leaky_queue_does_not_go_ahead_of_those_who_wait() {
+    let Pair { keyed, limiter } = Pair::new(Kind::LeakyQueue, Quota::per_second(10).burst(5));
+    assert!(keyed.check(&1).is_allowed() && limiter.check().is_allowed());
+    let patience = Duration::from_millis(150);
+    let (mut wait, mut other) = (keyed.wait(&1).within(patience), limiter.wait().within(patience));
+    assert!(poll(&mut wait).is_pending() && poll(&mut other).is_pending());
+    for _ in 0..2 {
+        assert_eq!((keyed.peek(&1), limiter.peek()), (keyed.check(&1), limiter.check()));
+        assert_eq!(keyed.check(&1), limiter.check());
+        assert!(!keyed.check(&1).is_admitted(), "only who waits behind them gets a turn");
+    }
+    limiter.clock().advance(Duration::from_millis(100));
+    assert!(poll(&mut wait).is_ready() && poll(&mut other).is_ready());
+    assert_eq!(keyed.peek(&1).delay(), Duration::from_millis(100), "nobody waits any more");
+    assert_eq!((keyed.peek(&1), limiter.peek()), (keyed.check(&1), limiter.check()));
 }

@@ -8,7 +8,7 @@ use super::KeyedLimiter;
 use super::reservation::Slot;
 use super::shard::{Answer, Common, Query, Shard};
 use super::store::{OwnLimiter, Store};
-use crate::cell::{Cell, Held};
+use crate::cell::Held;
 use crate::clock::Clock;
 use crate::reservation::Refused;
 use crate::sync::lock;
@@ -87,12 +87,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                 (decision, Slot::Nothing)
             }
             Err(limiter) => {
-                let patience =
-                    if is_patient { limiter.shared.cell.algorithm().patience() } else { ask.patience() };
-                let (decision, slot) = match limiter.reserve_ask(now, ask.with_patience(patience)) {
-                    Ok(turn) => (turn.decision(), Slot::InLine(Box::new(turn))),
-                    Err(Refused(decision)) => (decision, Slot::Nothing),
-                };
+                let (decision, slot) = take_elsewhere(&limiter, now, ask, is_patient);
                 self.store.shard(self.store.seed.print(key)).count_elsewhere(decision.is_admitted());
                 (decision, slot)
             }
@@ -135,6 +130,23 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             }
             query.plan = Some(self.store.plan(key)); // the caller's function is not called under a lock
         }
+    }
+}
+
+/// Takes from the limiter that a key has of its own.
+fn take_elsewhere<A: Held, C: Clock>(
+    limiter: &OwnLimiter<A, C>,
+    now: Tick,
+    ask: Ask,
+    is_patient: bool,
+) -> (Decision, Slot<A, C>) {
+    if is_patient {
+        // Not a reservation with the same patience: that would go ahead of those who wait.
+        return (limiter.check_n_at(ask.cost(), now), Slot::Nothing);
+    }
+    match limiter.reserve_ask(now, ask) {
+        Ok(turn) => (turn.decision(), Slot::InLine(Box::new(turn))),
+        Err(Refused(decision)) => (decision, Slot::Nothing),
     }
 }
 
