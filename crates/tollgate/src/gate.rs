@@ -442,6 +442,15 @@ impl<M: Member> Gate<M> {
         Some(delay)
     }
 
+    /// What asking for `n` takes of one of the limits, wherever it occurs.
+    fn cost_for(&self, which: Which, n: u64) -> u64 {
+        let mut costs = Vec::new();
+        self.members.visit(Share::WHOLE, &mut |id, share| costs.push((id, share.of(n))));
+        let id = costs.get(which.position()).map(|(id, _)| *id);
+        let of_it = costs.iter().filter(|(other, _)| Some(*other) == id);
+        of_it.fold(0, |sum, (_, cost)| sum.saturating_add(*cost))
+    }
+
     /// How often to look for a moment at which all limits admit.
     fn rounds(&self) -> usize {
         self.members.len() + MORE_ROUNDS

@@ -392,6 +392,21 @@ fn a_concurrency_limit_in_a_gate() {
 }
 
 #[test]
+fn a_refusal_for_want_of_slots_says_how_many_there_are() {
+    let slots = ConcurrencyLimit::named("slots", 8);
+    let gate = Gate::new(&slots);
+    let told = |n| gate.acquire_n(n).unwrap_err().to_string();
+    let some = slots.try_acquire_n(6).unwrap();
+    assert_eq!(told(3), "only 2 of 8 of slots are free, or others wait for them: try again when more are");
+    let rest = slots.try_acquire_n(2).unwrap();
+    assert_eq!(told(3), "all 8 of slots are in use: try again when one is free");
+    slots.set_limit(0);
+    assert_eq!(told(3), "slots is paused: try again when its limit is above zero");
+    drop((some, rest));
+    assert_eq!(told(3), "slots is paused: try again when its limit is above zero");
+}
+
+#[test]
 fn a_permit_is_settled_released_cancelled_or_dropped() {
     let clock = ManualClock::new();
     let (requests, tokens) = (dry(&clock, 100), dry(&clock, 1_000));
@@ -455,7 +470,7 @@ fn a_limit_that_occurs_twice_refuses_for_as_long_as_both_take() {
     let never = one.and(&one);
     assert!(never.check().is_never() && never.peek().is_never());
     let late = never.wait().within(Duration::from_secs(10)).block();
-    assert!(matches!(late, Err(WaitError::Never { limit: 1, .. })), "it does not line up in vain");
+    assert_eq!(late.unwrap_err(), WaitError::Never { cost: 2, limit: 1 }, "it does not line up in vain");
     let many = Gate::new(vec![two.clone(); 9]).and(&one);
     assert!(many.check().is_never() && many.peek().is_never());
     clock.advance(Duration::from_secs(2));

@@ -207,6 +207,21 @@ fn whoever_is_refused_is_told_how_long_it_takes_behind_those_in_line() {
 }
 
 #[test]
+fn what_can_never_be_had_is_told_with_what_it_costs_the_limit() {
+    let clock = ManualClock::new();
+    let (a, b) = (bucket(&clock, Quota::per_second(10)), bucket(&clock, Quota::per_second(10)));
+    let never = |cost| WaitError::Never { cost, limit: 10 };
+    assert_eq!(refused(a.costing(50).and(&b).wait()), never(50));
+    assert_eq!(refused(b.and(a.costing(50)).wait_n(3)), never(50));
+    assert_eq!(refused(a.costing(5).and(&b).wait_n(11)), never(11));
+    assert_eq!(refused(a.and(&b).and(a.costing(4)).wait_n(7)), never(11), "it occurs twice");
+    let gate = a.costing(5).and(&b);
+    assert!(gate.allow_n(10));
+    let _head = Waiting::new(gate.wait_n(10));
+    assert_eq!(refused(gate.wait_n(12)), never(12), "behind others, too");
+}
+
+#[test]
 fn a_deadline_that_passes_in_line_ends_the_wait() {
     let clock = ManualClock::new();
     let (a, b) = (bucket(&clock, Quota::per_second(1)), bucket(&clock, Quota::per_second(1)));

@@ -79,9 +79,7 @@ impl fmt::Display for GateRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (which, limit) = (self.0.decided_by(), self.0.limit());
         match self.0.retry_after() {
-            Some(Duration::ZERO) => {
-                write!(f, "all {limit} of {which} are in use: try again when one is free")
-            }
+            Some(Duration::ZERO) => lacks_slots(f, which, limit, self.0.remaining()),
             Some(wait) => write!(f, "{which} refuses it: try again in {wait:?}"),
             None => {
                 write!(
@@ -90,6 +88,18 @@ impl fmt::Display for GateRefused {
                 )
             }
         }
+    }
+}
+
+/// Says why there are no slots, or not so many, of a limit that cannot say when there will be.
+fn lacks_slots(f: &mut fmt::Formatter<'_>, which: Which, limit: u64, free: u64) -> fmt::Result {
+    match (limit, free) {
+        (0, _) => write!(f, "{which} is paused: try again when its limit is above zero"),
+        (_, 0) => write!(f, "all {limit} of {which} are in use: try again when one is free"),
+        _ => write!(
+            f,
+            "only {free} of {limit} of {which} are free, or others wait for them: try again when more are"
+        ),
     }
 }
 

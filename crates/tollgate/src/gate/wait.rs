@@ -110,7 +110,10 @@ impl<'a, M: Member> GateWait<'a, M> {
 
     /// How long to wait after this answer, if that makes sense.
     fn wait_after(&self, decision: &GateDecision) -> Result<Duration, WaitError> {
-        decision.retry_after().ok_or(WaitError::Never { cost: self.n, limit: decision.limit() })
+        decision.retry_after().ok_or_else(|| {
+            let cost = self.gate.cost_for(decision.decided_by(), self.n);
+            WaitError::Never { cost, limit: decision.limit() }
+        })
     }
 
     fn has_time_for(&self, would_take: Duration, now: Tick) -> Result<(), WaitError> {
