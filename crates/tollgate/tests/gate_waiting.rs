@@ -245,6 +245,64 @@ fn a_deadline_that_passes_in_line_ends_the_wait() {
     assert_eq!(gate.waiting(), 0);
 }
 
+/// How late a head may come, and a nanosecond more.
+const TOO_LATE: Duration = Duration::from_nanos(5_000_001);
+
+#[test]
+fn a_head_that_does_not_come_stands_in_nobodys_way_once_its_deadline_has_passed() {
+    let clock = ManualClock::new();
+    let (a, b) = (bucket(&clock, Quota::per_second(1)), bucket(&clock, Quota::per_second(100)));
+    let gate = a.and(&b);
+    assert!(gate.allow());
+    let mut head = Waiting::new(gate.wait().within(millis(2_000)));
+    let mut second = Waiting::new(gate.wait().within(millis(5_000)));
+    let mut third = Waiting::new(gate.wait());
+    clock.advance(millis(2_000));
+    assert!(!second.granted(), "the head may still come");
+    clock.advance(TOO_LATE);
+    assert_eq!(gate.waiting(), 2);
+    clock.advance(millis(3_000));
+    assert!(third.granted(), "nor did the second come");
+    for late in [&mut head, &mut second] {
+        assert!(matches!(late.run(), Some(Err(WaitError::TooLate { .. }))));
+    }
+    assert_eq!(gate.waiting(), 0);
+}
+
+#[test]
+fn whoever_comes_after_one_that_was_turned_away_hears_what_comes_back() {
+    let (clock, slots) = (ManualClock::new(), ConcurrencyLimit::new(1));
+    let rate = bucket(&clock, Quota::per_second(100));
+    let gate = rate.and(&slots);
+    let held = slots.try_acquire().expect("it is free");
+    let head = Waiting::new(gate.wait().within(millis(2_000)));
+    let mut next = Waiting::new(gate.wait());
+    clock.advance(millis(2_000) + TOO_LATE);
+    assert!(next.run().is_none() && gate.waiting() == 1);
+    drop(head);
+    assert!(next.run().is_none());
+    drop(held);
+    assert!(next.granted());
+}
+
+#[test]
+fn whoever_leaves_the_head_leaves_it_to_one_that_is_not_too_late() {
+    let (clock, slots) = (ManualClock::new(), ConcurrencyLimit::new(1));
+    let rate = bucket(&clock, Quota::per_second(100));
+    let gate = rate.and(&slots);
+    let held = slots.try_acquire().expect("it is free");
+    let head = Waiting::new(gate.wait());
+    let _late = Waiting::new(gate.wait().within(millis(2_000)));
+    let mut last = Waiting::new(gate.wait());
+    clock.advance(millis(10_000));
+    assert_eq!(gate.waiting(), 3);
+    drop(head);
+    assert_eq!(gate.waiting(), 1);
+    assert!(last.run().is_none(), "it is the head now");
+    drop(held);
+    assert!(last.granted());
+}
+
 #[test]
 fn whatever_comes_back_wakes_the_head() {
     let clock = ManualClock::new();

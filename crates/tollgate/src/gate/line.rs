@@ -1,8 +1,9 @@
 //! Those who wait at a gate.
 //!
 //! Only the head of the line tries, each time it is woken; whoever leaves the head wakes the next. So nothing is ever
-//! granted to somebody who is not there to take it, and whoever gives up just leaves. The line knows nothing of the limits
-//! but their time: it can be shared by gates that only borrow theirs.
+//! granted to somebody who is not there to take it, and whoever gives up just leaves. A head that does not come although its
+//! deadline has passed is turned away, so that it stands in nobody's way. The line knows nothing of the limits but their time:
+//! it can be shared by gates that only borrow theirs.
 //!
 //! One alarm is set for the whole line, for the next moment at which anybody in it must be woken. Most who wait are served
 //! long before their deadline, and a timer forgets nothing; so for a deadline that is far off the alarm rings several times on
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tollgate_core::Tick;
 
 use super::member::AnyClock;
-use crate::queue::{LONGEST_QUEUE, wake_all};
+use crate::queue::{FORGIVEN, LONGEST_QUEUE, wake_all};
 use crate::sync::{Mutex, lock};
 use crate::timer::Timer;
 use crate::wait::WaitError;
@@ -71,6 +72,17 @@ struct Spot {
     waker: Option<Waker>,
 }
 
+/// Where somebody stands who lined up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is its turn.
+    Head,
+    /// It is not its turn yet.
+    Behind,
+    /// It is too late, and no longer in line.
+    TurnedAway,
+}
+
 impl Line {
     pub(super) fn new(clock: Box<dyn AnyClock>, timer: Arc<dyn Timer>) -> Self {
         Self { clock, timer, state: Mutex::new(State::default()) }
@@ -99,15 +111,19 @@ impl Line {
     }
 
     /// Whether it is the turn of `ticket`; whoever waits is woken by `waker` when it may be.
-    pub(super) fn is_head(&self, ticket: u64, waker: &Waker) -> bool {
+    pub(super) fn standing(&self, ticket: u64, now: Tick, waker: &Waker) -> Standing {
         let mut state = lock(&self.state);
-        let Some(index) = state.index(ticket) else {
-            return false;
-        };
-        let old = state.set_waker(index, waker);
+        let wakers = state.turn_away(now);
+        let index = state.index(ticket);
+        let old = index.and_then(|index| state.set_waker(index, waker));
         drop(state);
         drop(old); // the last waker of a task may drop the task, and with it who knows what
-        index == 0
+        wake_all(wakers);
+        match index {
+            Some(0) => Standing::Head,
+            Some(_) => Standing::Behind,
+            None => Standing::TurnedAway,
+        }
     }
 
     /// The head goes on waiting, and tries again when it is `due`, if the limits know when that is.
@@ -123,18 +139,22 @@ impl Line {
     }
 
     /// Leaves the line; the next one may be the head now.
-    pub(super) fn leave(&self, ticket: u64) {
+    pub(super) fn leave(self: &Arc<Self>, ticket: u64) {
+        let now = self.clock.time();
         let mut state = lock(&self.state);
         let Some(index) = state.index(ticket) else {
-            return;
+            drop(state);
+            return self.wake_head(); // all watch by one waker, which whoever was turned away has just taken along
         };
         let left = state.remove(index);
-        let next = if index == 0 { state.head() } else { None };
+        let mut wakers = state.turn_away(now);
+        if index == 0 {
+            wakers.extend(state.head());
+        }
+        self.set_alarm(&mut state, now);
         drop(state);
         drop(left);
-        if let Some(next) = next {
-            next.wake();
-        }
+        wake_all(wakers);
     }
 
     /// Sets the next alarm, unless one rings before that anyway.
@@ -201,17 +221,32 @@ impl State {
         Some(spot)
     }
 
-    /// When somebody must be woken next, or before that if that is for a deadline and far off.
+    /// When somebody must be woken or turned away next, or before that if that is for a deadline and far off.
     fn next_alarm(&self, now: Tick) -> Option<Tick> {
-        let waited = self.waiters.front().map_or(Duration::ZERO, |head| now.since(head.since));
-        let far_off = now + waited.max(SOON);
-        let late = self.deadlines.first().map(|(deadline, _)| far_off.min(*deadline + JUST_AFTER));
-        late.into_iter().chain(self.head_due).min()
+        let head = self.waiters.front()?;
+        let deadlines = self.deadlines.first().map(|(deadline, _)| *deadline);
+        let patience = (head.deadline < Tick::MAX).then(|| head.deadline + FORGIVEN);
+        let late = deadlines.into_iter().chain(patience).min().map(|deadline| deadline + JUST_AFTER);
+        let far_off = now + now.since(head.since).max(SOON);
+        late.map(|late| late.min(far_off)).into_iter().chain(self.head_due).min()
+    }
+
+    /// Turns the head away if it is too late for it, and the next one, and so on; whom to wake: them, and the new head.
+    fn turn_away(&mut self, now: Tick) -> Vec<Waker> {
+        let waiting = self.waiters.len();
+        let mut wakers = Vec::new();
+        while self.waiters.front().is_some_and(|head| head.deadline + FORGIVEN < now) {
+            wakers.extend(self.remove(0).and_then(|head| head.waker));
+        }
+        if self.waiters.len() < waiting {
+            wakers.extend(self.head());
+        }
+        wakers
     }
 
     /// Whom to wake by now: whose deadline has passed, and the head if it is to try again.
     fn due(&mut self, now: Tick) -> Vec<Waker> {
-        let mut wakers = Vec::new();
+        let mut wakers = self.turn_away(now);
         while self.deadlines.first().is_some_and(|(deadline, _)| *deadline < now) {
             let late = self.deadlines.pop_first();
             let index = late.and_then(|(_, ticket)| self.index(ticket));

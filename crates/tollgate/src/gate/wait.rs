@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use tollgate_core::Tick;
 
-use super::line::Line;
+use super::line::{Line, Standing};
 use super::member::Member;
 use super::permit::Permit;
 use super::tally::{GateDecision, GateRefused};
 use super::{Gate, time_by};
-use crate::queue::FORGIVEN;
 use crate::wait::{WaitError, block_on};
 
 /// A turn at a [`Gate`] to wait for: a future, or [`block`](Self::block) on it from a thread.
@@ -125,14 +124,15 @@ impl<'a, M: Member> GateWait<'a, M> {
         let gate = self.gate;
         let now = time_by(&gate.members);
         let place = self.place.as_mut().expect("in line since the first poll");
-        let is_head = place.line.is_head(place.ticket, waker);
-        let late = if is_head { self.deadline + FORGIVEN } else { self.deadline };
-        if now > late {
-            return Some(Err(WaitError::TooLate { would_take: now.since(place.since) }));
-        }
-        if !is_head {
-            place.line.ring_in_time(now);
-            return None;
+        match place.line.standing(place.ticket, now, waker) {
+            Standing::Head => {}
+            Standing::Behind if now <= self.deadline => {
+                place.line.ring_in_time(now);
+                return None;
+            }
+            Standing::Behind | Standing::TurnedAway => {
+                return Some(Err(WaitError::TooLate { would_take: now.since(place.since) }));
+            }
         }
         // First watch, then look: whatever comes back from now on is heard of.
         place.is_watching = true;
