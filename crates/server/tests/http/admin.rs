@@ -145,7 +145,7 @@ fn the_busiest_keys_are_told() {
     }
     let json = site.get("/v1/keys/top?count=2").json();
     let mut limits = [0, 1].map(|at| json["keys"][at]["limit"].as_str().unwrap());
-    limits.sort();
+    limits.sort_unstable();
     assert_eq!(limits, ["5/s", "6/s"], "a limit that was brought along is told by its quota: {json}");
     assert_eq!(site.get("/v1/keys/top?by=name").problem(400), "expected asked or denied, found \"name\"");
 }
