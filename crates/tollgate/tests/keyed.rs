@@ -461,6 +461,60 @@ mod at_the_cap {
     }
 
     #[test]
+    fn nothing_is_left_to_a_new_key_for_which_there_is_no_room() {
+        let limiter = capped(100, AtCap::Refuse);
+        assert_eq!(limiter.remaining(&100), 4, "there is room");
+        for key in 0..100 {
+            assert!(limiter.allow(&key));
+        }
+        assert_eq!((limiter.remaining(&5), limiter.remaining(&100)), (3, 0));
+        assert_eq!(limiter.check_n(&100, 0), limiter.peek_n(&100, 0));
+        assert_eq!(limiter.stats().denied, 0, "nothing is always allowed");
+        limiter.clock().advance(Duration::from_secs(1));
+        assert_eq!(limiter.remaining(&100), 4, "others are idle");
+    }
+
+    #[test]
+    fn what_is_left_to_a_new_key_is_what_it_shares() {
+        let limiter = capped(100, AtCap::Share);
+        for key in 0..100 {
+            assert!(limiter.allow(&key));
+        }
+        for left in (0..4).rev() {
+            assert!(limiter.allow(&100));
+            assert_eq!(
+                (limiter.remaining(&5), limiter.remaining(&100), limiter.remaining(&101)),
+                (3, left, left)
+            );
+            assert_eq!(limiter.check_n(&100, 0), limiter.peek_n(&100, 0));
+        }
+    }
+
+    #[test]
+    fn a_look_at_a_full_store_says_what_a_call_would_hear_though_nothing_is_counted() {
+        let limiter: KeyedLimiter<u64, TokenBucket, ManualClock> =
+            KeyedLimiter::builder(Quota::per_second(1).burst(4))
+                .quota_of(
+                    |key: &u64| if *key == 100 { Quota::UNLIMITED } else { Quota::per_second(1).burst(4) },
+                )
+                .max_keys(100)
+                .at_cap(AtCap::Refuse)
+                .clock(ManualClock::new())
+                .build();
+        for key in 0..100 {
+            assert!(limiter.allow(&key));
+        }
+        assert!(!limiter.allow(&101), "it is full");
+        assert_eq!(limiter.peek(&100), limiter.check(&100));
+        assert!(
+            limiter.peek(&100).is_allowed() && limiter.remaining(&100) > 4,
+            "there is nothing to remember"
+        );
+        assert_eq!(limiter.peek_n(&101, 5), limiter.check_n(&101, 5));
+        assert!(limiter.peek_n(&101, 5).is_never(), "more than there ever is");
+    }
+
+    #[test]
     fn a_charge_that_finds_no_room_is_not_a_denial() {
         let limiter = capped(1, AtCap::Refuse);
         limiter.charge(&1, 1);

@@ -371,6 +371,11 @@ impl<A: Algorithm> Shard<A> {
         let step = algorithm.decide(&state, now, query.ask_of(&algorithm));
         let Some(change) = step.change else {
             self.counts.denied += u64::from(!step.decision.is_admitted());
+            let for_nothing = query.ask.cost() == 0 && counts_one(&algorithm, &state, now);
+            let full = if for_nothing { self.why_full(common, number, now) } else { None };
+            if let Some(full) = full {
+                return full.answer(common.at_cap, step.decision.limit(), 0);
+            }
             let receipt = self.of_nothing(&step.decision, query.print, plan, now, query.ask);
             return Answer::Decided(step.decision, receipt); // nothing to remember
         };
@@ -465,11 +470,12 @@ impl<A: Algorithm> Shard<A> {
             (None, Some(plan)) => {
                 let now = query.now.max(self.swept_at);
                 let (algorithm, state) = self.unseen(common, plan, now);
-                let decision = algorithm.decide(&state, now, query.ask_of(&algorithm)).decision;
-                if query.ask.cost() > 0
-                    && let Some(full) = self.why_full(common, number, query.now)
-                {
-                    return full.answer(common.at_cap, decision.limit());
+                let Step { change, decision } = algorithm.decide(&state, now, query.ask_of(&algorithm));
+                let cost = query.ask.cost();
+                let needs_room = change.is_some() || (cost == 0 && counts_one(&algorithm, &state, now));
+                let full = if needs_room { self.why_full(common, number, query.now) } else { None };
+                if let Some(full) = full {
+                    return full.answer(common.at_cap, decision.limit(), cost);
                 }
                 decision
             }
@@ -622,6 +628,11 @@ impl<A: Algorithm> Shard<A> {
         let is_closed = self.lines > 0 || self.holds_any() || !self.aside.changes.is_empty();
         self.way = if is_closed { Way::Closed } else { self.open_way };
     }
+}
+
+/// Whether there would be something to remember if one were taken.
+fn counts_one<A: Algorithm>(algorithm: &A, state: &A::State, now: Tick) -> bool {
+    algorithm.decide(state, now, Ask::now(1)).change.is_some()
 }
 
 /// The algorithm of a plan; number zero stands for the shard's own.

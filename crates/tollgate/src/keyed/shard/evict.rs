@@ -93,7 +93,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     pub(super) fn no_room(&mut self, common: &Common<A>, full: &Full, limit: u64) -> Answer {
-        let answer = full.answer(common.at_cap, limit);
+        let answer = full.answer(common.at_cap, limit, 1);
         self.counts.refused += u64::from(matches!(answer, Answer::Refused(_)));
         answer
     }
@@ -181,10 +181,11 @@ pub(crate) struct Full {
 }
 
 impl Full {
-    /// What becomes of a key with such a limit.
-    pub(super) fn answer(&self, at_cap: AtCap, limit: u64) -> Answer {
+    /// What becomes of a key with such a limit. Nothing is always admitted, but nothing is left.
+    pub(super) fn answer(&self, at_cap: AtCap, limit: u64, cost: u64) -> Answer {
         match at_cap {
             AtCap::Share => Answer::Overflows,
+            _ if cost == 0 => Answer::Decided(self.refusal(limit).allowed(), None),
             AtCap::Evict | AtCap::Refuse => Answer::Refused(self.refusal(limit)),
         }
     }
