@@ -501,11 +501,12 @@ impl<A: Held, C: Clock> Shared<A, C> {
         let first = queue.changes.len().checked_sub(usize::try_from(changes).ok()?)?;
         let (mut claim, mut fallen) = (claim, epoch.fallen);
         for Change { retuned: Retuned { now, old, new }, fallen: then } in queue.changes.range(first..) {
-            claim = old.0.lowered(claim, then - fallen)?;
+            claim = old.0.lowered(claim, then.wrapping_sub(fallen))?;
             claim = old.0.carried(claim, &old.1, *now, &new.0, &new.1)?;
             fallen = *then;
         }
-        self.cell.algorithm().lowered(claim, self.fallen.load(Ordering::Relaxed) - fallen)
+        // The count of what fell goes round, after very many returns.
+        self.cell.algorithm().lowered(claim, self.fallen.load(Ordering::Relaxed).wrapping_sub(fallen))
     }
 
     /// Charges what something cost beyond what was asked for.

@@ -466,3 +466,36 @@ fn a_check_of_a_leaky_queue_does_not_go_ahead_of_those_who_wait() {
     assert_eq!(keyed.peek(&1).delay(), Duration::from_millis(100), "nobody waits any more");
     assert_eq!((keyed.peek(&1), limiter.peek()), (keyed.check(&1), limiter.check()));
 }
+
+#[test]
+fn nothing_is_lost_or_gained_while_keys_get_in_line_and_out_again() {
+    const BURST: u64 = 200;
+    let limiter: Keyed = KeyedLimiter::builder(Quota::per_hour(1).burst(BURST))
+        .max_keys(256)
+        .clock(ManualClock::new())
+        .build();
+    let admitted: Mutex<[u64; 8]> = Mutex::default();
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (limiter, admitted) = (&limiter, &admitted);
+            scope.spawn(move || {
+                let mut rng = Rng::with_seed(seed);
+                for _ in 0..4_000 {
+                    let (key, n) = (rng.u64(..8), rng.u64(1..40));
+                    let taken = match rng.u8(..4) {
+                        // Whoever asks for much lines up before all is gone, and gives up.
+                        0 | 1 => matches!(poll(&mut limiter.wait_n(&key, n)), Poll::Ready(Ok(_))),
+                        2 => limiter.allow_n(&key, n),
+                        _ => limiter.reserve_within(&key, n, Duration::ZERO).is_ok(),
+                    };
+                    admitted.lock().unwrap()[key as usize] += if taken { n } else { 0 };
+                }
+            });
+        }
+    });
+    for (key, admitted) in admitted.into_inner().unwrap().into_iter().enumerate() {
+        assert_eq!(admitted + limiter.remaining(&(key as u64)), BURST, "key {key}");
+    }
+    limiter.sweep();
+    assert_eq!((limiter.keys_in_line(), limiter.len()), (0, 8));
+}

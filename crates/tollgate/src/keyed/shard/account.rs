@@ -49,7 +49,7 @@ impl<A: Algorithm> Shard<A> {
             let fall = algorithm.fall(state, &change);
             algorithm.apply(state, change);
             segment.none_idle_before = Tick::ZERO;
-            self.account_mut(common, print).fallen += fall;
+            self.fell(common, print, fall);
         }
     }
 
@@ -87,10 +87,14 @@ impl<A: Algorithm> Shard<A> {
         &mut accounts[account_of(print)]
     }
 
-    /// Adds what fell while the key had a limiter of its own.
+    /// Adds how far a state fell. Where that is more than can be counted, nothing that was taken before comes back any more.
     pub(crate) fn fell(&mut self, common: &Common<A>, print: u64, by: u64) {
         if by > 0 {
-            self.account_mut(common, print).fallen += by;
+            let account = self.account_mut(common, print);
+            *account = match account.fallen.checked_add(by) {
+                Some(fallen) => Account { fallen, ..*account },
+                None => Account { fallen: 0, forgotten: account.forgotten + 1 },
+            };
         }
     }
 }
