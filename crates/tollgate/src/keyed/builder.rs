@@ -135,8 +135,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         self.with(|options| options.max_keys = keys as u64)
     }
 
-    /// Takes at most about `bytes` of memory. A key that somebody waits for takes about a kilobyte of it; where that is not left, nobody can
-    /// start to wait for another.
+    /// Takes at most about `bytes` of memory. A key that somebody waits for takes about a kilobyte of it; where that is not left,
+    /// nobody can start to wait for another.
     pub fn max_bytes(self, bytes: usize) -> Self {
         self.with(|options| options.max_bytes = bytes as u64)
     }

@@ -551,8 +551,8 @@ impl<A: Algorithm> Shard<A> {
         Ok((plan, self.unseen(common, plan, query.now).1))
     }
 
-    /// Takes a key back into the table that went on elsewhere, unless it is idle by now. Whether that could be: not where the table must not
-    /// grow and nobody may be forgotten.
+    /// Takes a key back into the table that went on elsewhere, unless it is idle by now. Whether that could be: not where the table
+    /// must not grow and nobody may be forgotten.
     pub(crate) fn take_in(
         &mut self,
         common: &Common<A>,

@@ -123,8 +123,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         self.len() == 0
     }
 
-    /// How much memory the table takes, and what each key needs that somebody waits for. What a sliding log or sub-windows keep for each key
-    /// comes on top, and so do the second and further ones who wait for the same key.
+    /// How much memory the table takes, and what each key needs that somebody waits for. What a sliding log or sub-windows keep for
+    /// each key comes on top, and so do the second and further ones who wait for the same key.
     pub fn bytes(&self) -> usize {
         self.store.common.room.bytes() as usize
     }
