@@ -95,6 +95,14 @@ impl Served {
     }
 }
 
+/// What is there for whoever comes now.
+struct Ahead<A: Algorithm> {
+    algorithm: A,
+    state: A::State,
+    /// Whether nobody in line is left.
+    is_all: bool,
+}
+
 /// Wakes everybody, even if one of the wakers panics; then the panic goes on.
 pub(crate) fn wake_all(wakers: Vec<Waker>) {
     let mut panicked = None;
@@ -282,36 +290,36 @@ impl<A: Held, C: Clock> Shared<A, C> {
         decision
     }
 
-    /// What somebody who lined up now would be told.
+    /// What [`slow_take`](Self::slow_take) would answer.
     #[cold]
     pub(crate) fn slow_peek(&self, now: Tick, ask: Ask) -> Decision {
         let mut queue = lock(&self.queue);
-        let decision = self.behind_the_line(&mut queue, now, ask);
-        if queue.waiting == 0 {
-            queue.tail = None;
+        let Ahead { algorithm, state, is_all } = self.with_those_due_served(&queue, now);
+        if is_all || ask.patience() > Duration::ZERO {
+            return algorithm.decide(&state, now, ask).decision;
         }
-        decision
+        self.behind_the_line(&mut queue, now, ask)
     }
 
     /// What [`check_the_long_way`](Self::check_the_long_way) would answer.
     #[cold]
     pub(crate) fn slow_peek_of_check(&self, now: Tick, cost: u64) -> Decision {
         let mut queue = lock(&self.queue);
-        match self.with_all_served(&queue, now) {
-            Some((algorithm, state)) => {
-                algorithm.decide(&state, now, Ask::within(cost, algorithm.patience())).decision
-            }
-            None => self.behind_the_line(&mut queue, now, Ask::now(cost)),
+        let Ahead { algorithm, state, is_all } = self.with_those_due_served(&queue, now);
+        if is_all {
+            return algorithm.decide(&state, now, Ask::within(cost, algorithm.patience())).decision;
         }
+        self.behind_the_line(&mut queue, now, Ask::now(cost))
     }
 
-    /// The state once everybody in line has been served, if all of them are due.
-    fn with_all_served(&self, queue: &Queue<A, C>, now: Tick) -> Option<(A, A::State)> {
+    /// How things stand once those in line have been served whose turn it is.
+    fn with_those_due_served(&self, queue: &Queue<A, C>, now: Tick) -> Ahead<A> {
         let (algorithm, mut state) = self.cell.snapshot();
         let is_in_time = |waiter: &&Arc<Waiter>| waiter.is_waiting() && now <= waiter.deadline + FORGIVEN;
         let is_due =
             |waiter: &Arc<Waiter>| algorithm.step(&mut state, now, Ask::now(waiter.cost)).is_allowed();
-        queue.line.iter().filter(is_in_time).all(is_due).then_some((algorithm, state))
+        let is_all = queue.line.iter().filter(is_in_time).all(is_due);
+        Ahead { algorithm, state, is_all }
     }
 
     fn behind_the_line(&self, queue: &mut Queue<A, C>, now: Tick, ask: Ask) -> Decision {

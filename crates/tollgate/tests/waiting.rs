@@ -573,3 +573,16 @@ fn a_runtime_that_goes_away_does_not_take_the_time_with_it() {
     drop(runtime);
     limiter.wait().block().expect("by the process's own timer");
 }
+
+#[test]
+fn a_look_says_what_a_reservation_would_that_goes_ahead_of_those_who_wait() {
+    let (limiter, clock) = bucket(Quota::per_second(1).burst(1));
+    assert!(limiter.allow());
+    let _in_line = Waiting::new(limiter.wait());
+    for (patience, at_ms) in [(500, 0), (1_000, 100), (0, 200), (5_000, 300)] {
+        clock.set(Tick::ZERO + millis(at_ms));
+        let seen = limiter.peek_within(1, millis(patience));
+        let told = limiter.reserve_within(1, millis(patience)).map(|reserved| reserved.decision());
+        assert_eq!(seen, told.unwrap_or_else(|refused| refused.0), "{patience} ms");
+    }
+}
