@@ -179,10 +179,10 @@ impl Algorithm for SlidingCounter {
         Some(Counts { current: seen.current.saturating_add(extra), ..seen })
     }
 
-    /// What counts at `now` counts in full in the new window.
+    /// Windows of the same length go on as they are. Otherwise what counts at `now` counts in full in the new window.
     fn retune(&self, counts: &Counts, now: Tick, quota: Quota) -> (Self, Counts) {
         let new = Self::new(quota);
-        if new == *self {
+        if new.period_ns == self.period_ns {
             return (new, *counts);
         }
         if new.period_ns == 0 || self.period_ns == 0 {

@@ -188,10 +188,10 @@ impl Algorithm for SubWindows {
         Some(PartsChange { part, add: i128::from(extra), spills: false })
     }
 
-    /// What counts at `now` counts as if it had just happened.
+    /// Parts of the same length go on as they are. Otherwise what counts at `now` counts as if it had just happened.
     fn retune(&self, state: &Parts, now: Tick, quota: Quota) -> (Self, Parts) {
         let new = Self { parts: self.parts, ..Self::new(quota) };
-        if new == *self {
+        if new.period_ns == self.period_ns {
             return (new, state.clone());
         }
         let mut carried = Parts::default();
