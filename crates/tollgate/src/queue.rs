@@ -8,15 +8,18 @@
 //! Grants are made under the queue's lock, by whoever finds them due: the timer, a waiter that has just lined up, or
 //! somebody who gives something back. The wakers are called after the lock is released.
 
+mod look;
+mod returns;
+
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
+use tollgate_core::{Ask, Claim, Decision, Quota, Tick};
 
-use crate::cell::{Cell, Held, Prepared, Retuned, Taken};
+use crate::cell::{Cell, Held, Prepared, Taken};
 use crate::clock::Clock;
 use crate::name::Name;
 use crate::spare::Spare;
@@ -24,6 +27,8 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::timer::Timer;
 use crate::wait::{Grant, Phase, WaitError, Waiter};
 use crate::watch::Watchers;
+use returns::Change;
+pub(crate) use returns::Epoch;
 
 /// A limiter's state with everything around it; what all clones of a limiter share.
 #[derive(Debug)]
@@ -61,13 +66,6 @@ struct Queue<A: Held, C> {
     spare: Spare,
 }
 
-/// A change of quota, and how far the state had fallen by then.
-#[derive(Debug)]
-struct Change<A: Algorithm> {
-    retuned: Retuned<A>,
-    fallen: u64,
-}
-
 /// How late a timer may ring for a turn to count as in time. Later than that, whoever set a deadline has given up.
 pub(crate) const FORGIVEN: Duration = Duration::from_millis(5);
 
@@ -95,14 +93,6 @@ impl Served {
     }
 }
 
-/// What is there for whoever comes now.
-struct Ahead<A: Algorithm> {
-    algorithm: A,
-    state: A::State,
-    /// Whether nobody in line is left.
-    is_all: bool,
-}
-
 /// Wakes everybody, even if one of the wakers panics; then the panic goes on.
 pub(crate) fn wake_all(wakers: Vec<Waker>) {
     let mut panicked = None;
@@ -114,18 +104,6 @@ pub(crate) fn wake_all(wakers: Vec<Waker>) {
     if let Some(panic) = panicked {
         resume_unwind(panic);
     }
-}
-
-/// Where a claim stands among the returns and changes of quota.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Epoch {
-    fallen: u64,
-    generation: u64,
-}
-
-impl Epoch {
-    /// Before everything.
-    pub(crate) const ORIGIN: Self = Self { fallen: 0, generation: 0 };
 }
 
 impl<A: Held, C: Clock> Shared<A, C> {
@@ -171,11 +149,6 @@ impl<A: Held, C: Clock> Shared<A, C> {
         lock(&self.queue).waiting
     }
 
-    /// How far returns have taken the state down, all together.
-    pub(crate) fn fallen(&self) -> u64 {
-        self.fallen.load(Ordering::Acquire)
-    }
-
     /// Starts afresh. What was taken before cannot be given back any more.
     pub(crate) fn reset(self: &Arc<Self>, now: Tick) {
         let mut queue = lock(&self.queue);
@@ -185,13 +158,6 @@ impl<A: Held, C: Clock> Shared<A, C> {
         self.cell.put(A::State::default());
         queue.tail = None;
         self.serve(queue, now);
-    }
-
-    /// To be read before a claim is made: a return in between then counts as one after it, which errs on the safe side.
-    pub(crate) fn epoch(&self) -> Epoch {
-        let (fallen, generation) =
-            (self.fallen.load(Ordering::Acquire), self.generation.load(Ordering::Acquire));
-        Epoch { fallen, generation }
     }
 
     /// What the quick path could not answer: somebody waits, or the quota is just changing.
@@ -288,65 +254,6 @@ impl<A: Held, C: Clock> Shared<A, C> {
         drop(queue);
         self.tell(served);
         decision
-    }
-
-    /// What [`slow_take`](Self::slow_take) would answer.
-    #[cold]
-    pub(crate) fn slow_peek(&self, now: Tick, ask: Ask) -> Decision {
-        let mut queue = lock(&self.queue);
-        let Ahead { algorithm, state, is_all } = self.with_those_due_served(&queue, now);
-        if is_all || ask.patience() > Duration::ZERO {
-            return algorithm.decide(&state, now, ask).decision;
-        }
-        self.behind_the_line(&mut queue, now, ask)
-    }
-
-    /// What [`check_the_long_way`](Self::check_the_long_way) would answer.
-    #[cold]
-    pub(crate) fn slow_peek_of_check(&self, now: Tick, cost: u64) -> Decision {
-        let mut queue = lock(&self.queue);
-        let Ahead { algorithm, state, is_all } = self.with_those_due_served(&queue, now);
-        if is_all {
-            return algorithm.decide(&state, now, Ask::within(cost, algorithm.patience())).decision;
-        }
-        self.behind_the_line(&mut queue, now, Ask::now(cost))
-    }
-
-    /// How things stand once those in line have been served whose turn it is.
-    fn with_those_due_served(&self, queue: &Queue<A, C>, now: Tick) -> Ahead<A> {
-        let (algorithm, mut state) = self.cell.snapshot();
-        let is_in_time = |waiter: &&Arc<Waiter>| waiter.is_waiting() && now <= waiter.deadline + FORGIVEN;
-        let is_due =
-            |waiter: &Arc<Waiter>| algorithm.step(&mut state, now, Ask::now(waiter.cost)).is_allowed();
-        let is_all = queue.line.iter().filter(is_in_time).all(is_due);
-        Ahead { algorithm, state, is_all }
-    }
-
-    fn behind_the_line(&self, queue: &mut Queue<A, C>, now: Tick, ask: Ask) -> Decision {
-        let algorithm = self.project(queue, now);
-        let tail = queue.tail.as_ref().expect("just projected");
-        algorithm.decide(tail, now, ask).decision
-    }
-
-    /// A copy of the state as it will be when everybody in line has been served.
-    pub(crate) fn sketch(&self, now: Tick) -> (A, A::State) {
-        let mut queue = lock(&self.queue);
-        let algorithm = self.project(&mut queue, now);
-        let tail = if queue.waiting == 0 { queue.tail.take() } else { queue.tail.clone() };
-        (algorithm, tail.expect("just projected"))
-    }
-
-    /// Makes sure that the tail is known.
-    fn project(&self, queue: &mut Queue<A, C>, now: Tick) -> A {
-        if queue.tail.is_some() {
-            return self.cell.algorithm();
-        }
-        let (algorithm, mut state) = self.cell.snapshot();
-        for waiter in queue.line.iter().filter(|waiter| waiter.is_waiting()) {
-            let _ = algorithm.step(&mut state, now, Ask::whenever(waiter.cost));
-        }
-        queue.tail = Some(state);
-        algorithm
     }
 
     /// Lines up, or says why not.
@@ -453,68 +360,6 @@ impl<A: Held, C: Clock> Shared<A, C> {
         }
         queue.spare.forget();
         holds_all
-    }
-
-    /// Gives back part of a claim, and lets those who wait have it.
-    pub(crate) fn give_back(self: &Arc<Self>, claim: Claim, amount: u64, epoch: Epoch, now: Tick) {
-        self.take_back(lock(&self.queue), claim, amount, epoch, now);
-        self.watchers.tell();
-    }
-
-    /// Takes back a claim that was not used: as if it had never been made if nobody came after it, else as far as can be.
-    pub(crate) fn undo(self: &Arc<Self>, claim: Claim, rise: u64, epoch: Epoch, now: Tick) {
-        let mut queue = lock(&self.queue);
-        // Without a return or a new quota in between, claims lie on each other in the order in which they were made, and those
-        // below the topmost need not hear that it is gone: so `fallen` stays.
-        let Epoch { fallen, generation } = self.epoch();
-        let is_whole = fallen == epoch.fallen && generation == epoch.generation;
-        if is_whole && self.cell.undo(claim, rise) {
-            queue.tail = None;
-            queue.spare.forget();
-            self.serve(queue, now);
-        } else {
-            self.take_back(queue, claim, claim.cost, epoch, now);
-        }
-        self.watchers.tell();
-    }
-
-    fn take_back(
-        self: &Arc<Self>,
-        mut queue: MutexGuard<'_, Queue<A, C>>,
-        claim: Claim,
-        amount: u64,
-        epoch: Epoch,
-        now: Tick,
-    ) {
-        let Some(claim) = self.worth(&queue, claim, epoch) else {
-            return;
-        };
-        let back = GiveBack { claim, amount };
-        if self.generation.load(Ordering::Relaxed) == epoch.generation {
-            let Some(fall) = self.cell.give_back(back, now) else {
-                return;
-            };
-            self.fallen.fetch_add(fall, Ordering::AcqRel);
-        } else {
-            self.cell.give_back_carried(back, now);
-        }
-        queue.tail = None;
-        queue.spare.forget();
-        self.serve(queue, now);
-    }
-
-    /// What a claim is worth by now: lowered by every return since, and carried over every change of quota.
-    fn worth(&self, queue: &Queue<A, C>, claim: Claim, epoch: Epoch) -> Option<Claim> {
-        let changes = self.generation.load(Ordering::Relaxed) - epoch.generation;
-        let first = queue.changes.len().checked_sub(usize::try_from(changes).ok()?)?;
-        let (mut claim, mut fallen) = (claim, epoch.fallen);
-        for Change { retuned: Retuned { now, old, new }, fallen: then } in queue.changes.range(first..) {
-            claim = old.0.lowered(claim, then.wrapping_sub(fallen))?;
-            claim = old.0.carried(claim, &old.1, *now, &new.0, &new.1)?;
-            fallen = *then;
-        }
-        // The count of what fell goes round, after very many returns.
-        self.cell.algorithm().lowered(claim, self.fallen.load(Ordering::Relaxed).wrapping_sub(fallen))
     }
 
     /// Charges what something cost beyond what was asked for.
