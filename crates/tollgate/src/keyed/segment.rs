@@ -4,7 +4,8 @@
 //! Slots lie four to a cache line. A key's home is a slot; if that is taken it goes into another one of the same line, and if
 //! the line is full, into the next line that is not. A search ends at the first line with an empty slot. Taking a key out of a
 //! full line moves one back that spilled over from there, so there are no tombstones, and a table that was swept is as fast as
-//! one that was never full.
+//! one that was never full. Whoever has somebody else's home goes elsewhere in the line when that one comes, for the first time or
+//! again, so those who come often are at home.
 
 use std::mem;
 
@@ -35,16 +36,21 @@ pub(crate) struct Slot<S> {
 pub(crate) struct Line<S>([Slot<S>; SLOTS]);
 
 impl<S> Line<S> {
-    /// The state of a key that is here.
+    /// The state of a key that is here. If `SETTLES`, it is at home from then on; that is for tables whose keys have no plans.
     #[inline]
-    pub(crate) fn state_of(&mut self, print: u64) -> Option<&mut S> {
+    pub(crate) fn state_of<const SETTLES: bool>(&mut self, print: u64) -> Option<&mut S> {
         // Where it is cannot be foretold, and a wrong guess costs as much as the rest of the search; that it is at home is
         // right for most.
-        if self.0[slot_of(print)].print == print {
-            return Some(&mut self.0[slot_of(print)].state);
+        let home = slot_of(print);
+        if self.0[home].print == print {
+            return Some(&mut self.0[home].state);
         }
         let slot = self.position(print)?;
-        Some(&mut self.0[slot].state)
+        if !SETTLES {
+            return Some(&mut self.0[slot].state);
+        }
+        self.0.swap(slot, home);
+        Some(&mut self.0[home].state)
     }
 
     /// The slot with this fingerprint.
@@ -191,17 +197,27 @@ impl<S: Clone + Default> Segment<S> {
         search(&self.lines, self.home(print), print).map(|(line, index)| line * SLOTS + index)
     }
 
-    /// Where a key that is not there would go.
-    fn vacancy(&self, print: u64) -> usize {
+    /// A place for a key that is not there. Whoever has its home and does not belong there makes way, if the line has room.
+    fn vacate(&mut self, print: u64) -> usize {
         let mut line = self.home(print);
-        if self.lines[line].0[slot_of(print)].print == EMPTY {
-            return line * SLOTS + slot_of(print);
+        let own = line * SLOTS + slot_of(print);
+        if let Some(free) = self.lines[line].position(EMPTY) {
+            let free = line * SLOTS + free;
+            let tenant = self.slot(own).print;
+            if tenant == EMPTY {
+                return own;
+            }
+            if self.home(tenant) == line && slot_of(tenant) == slot_of(print) {
+                return free;
+            }
+            self.relocate(own, free);
+            return own;
         }
         loop {
-            if let Some(index) = self.lines[line].position(EMPTY) {
-                return line * SLOTS + index;
-            }
             line = self.after(line);
+            if let Some(free) = self.lines[line].position(EMPTY) {
+                return line * SLOTS + free;
+            }
         }
     }
 
@@ -232,9 +248,9 @@ impl<S: Clone + Default> Segment<S> {
         }
     }
 
-    /// Puts in a key that is not there. The segment must not be full.
+    /// Puts in a key that is not there. The segment must not be full. Another one may move within its line.
     pub(crate) fn put(&mut self, print: u64, state: S, plan: u32) {
-        let place = self.vacancy(print);
+        let place = self.vacate(print);
         self.lines[place / SLOTS].0[place % SLOTS] = Slot { print, state };
         self.set_plan(place, plan);
         self.used += 1;
@@ -412,7 +428,7 @@ mod tests {
         for (print, state) in model {
             let place = segment.find(*print).expect("it is there");
             assert_eq!(segment.slot(place).state, *state);
-            let at_home = segment.home_of(*print).state_of(*print).copied();
+            let at_home = segment.home_of(*print).state_of::<false>(*print).copied();
             let found = at_home.or_else(|| segment.state_abroad(*print).copied());
             assert_eq!(found, Some(*state));
             assert_eq!(u64::from(segment.plan(place)), print % 7);
@@ -441,7 +457,7 @@ mod tests {
                         model.insert(print, step);
                     }
                     None => {
-                        assert_eq!(segment.home_of(print).state_of(print), None);
+                        assert_eq!(segment.home_of(print).state_of::<false>(print), None);
                         assert_eq!(segment.state_abroad(print), None);
                         if segment.is_full() {
                             segment.grow();
@@ -461,6 +477,36 @@ mod tests {
             segment.take_in(&mut high);
             agrees(&mut segment, &model);
         }
+    }
+
+    /// Keys of one line, as many as it has room for, some of them with the same home; none is ever lost on the way there.
+    #[test]
+    fn whoever_was_asked_for_is_at_home() {
+        for seed in 0..200 {
+            let mut rng = Rng::with_seed(seed);
+            let mut segment = Segment::smallest(false);
+            let keys: Vec<u64> = (1..=4_u64).map(|key| key << 32 | rng.u64(..4) << 4).collect();
+            keys.iter().for_each(|key| segment.put(*key, *key, 0));
+            for _ in 0..20 {
+                let key = keys[rng.usize(..4)];
+                assert_eq!(segment.home_of(key).state_of::<true>(key).copied(), Some(key));
+                assert_eq!(segment.find(key), Some(slot_of(key)), "at home");
+                assert!(keys.iter().all(|key| segment.find(*key).is_some()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_guest_makes_way_for_whoever_comes_home() {
+        let mut segment = Segment::smallest(true);
+        let [host, guest, owner] = [1 << 32, 2 << 32, 3 << 32 | 1 << 4];
+        segment.put(host, 'h', 1);
+        segment.put(guest, 'g', 2); // the home of both is the first slot
+        assert_eq!(segment.find(guest), Some(slot_of(owner)));
+        segment.put(owner, 'o', 3);
+        assert_eq!(segment.find(owner), Some(slot_of(owner)));
+        let known = [host, guest, owner].map(|key| segment.get_mut(key).map(|(state, plan)| (*state, plan)));
+        assert_eq!(known, [Some(('h', 1)), Some(('g', 2)), Some(('o', 3))]);
     }
 
     #[test]

@@ -86,10 +86,10 @@ impl<S: Clone + Default> Segments<S> {
     }
 
     /// What `decide` makes of the state of a key that is known, and when. Reading the clock takes a tenth as long as getting the
-    /// key's line from memory, so `now` is asked for while that is under way.
+    /// key's line from memory, so `now` is asked for while that is under way. `SETTLES` is for [`state_of`](super::segment::Line::state_of).
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a caller that only wants a yes should not pay for the rest")]
-    pub(crate) fn ask_known<T>(
+    pub(crate) fn ask_known<const SETTLES: bool, T>(
         &mut self,
         print: u64,
         now: impl FnOnce() -> Tick,
@@ -98,7 +98,7 @@ impl<S: Clone + Default> Segments<S> {
         let number = self.number_of(print);
         let home = self.each[number].home_of(print);
         let now = now();
-        let state = match home.state_of(print) {
+        let state = match home.state_of::<SETTLES>(print) {
             Some(state) => state,
             None => self.state_abroad(print)?,
         };

@@ -214,7 +214,7 @@ impl<A: Algorithm> Shard<A> {
             return self.ask_apart(common, print, now, decide);
         }
         let decide = |state: &mut A::State, now| decide(&self.algorithm, state, now);
-        let ((admitted, answer), now) = self.segments.ask_known(print, now, decide)?;
+        let ((admitted, answer), now) = self.segments.ask_known::<true, _>(print, now, decide)?;
         self.count(common, now, admitted);
         Some(answer)
     }
@@ -231,7 +231,7 @@ impl<A: Algorithm> Shard<A> {
         if self.way == Way::Closed {
             return None;
         }
-        let (admitted, now) = self.segments.ask_known(print, now, decide)?;
+        let (admitted, now) = self.segments.ask_known::<false, _>(print, now, decide)?;
         self.count(common, now, admitted);
         Some(admitted)
     }
