@@ -74,6 +74,26 @@ impl Decision {
         Self { verdict: Verdict::Allow, wait_ns: 0, ..self }
     }
 
+    /// The same, told `by` before the moment that it was decided for: whoever reads a time from before then waits so much longer.
+    ///
+    /// # Examples
+    /// ```
+    /// use core::time::Duration;
+    /// use tollgate_core::{Decision, Verdict};
+    ///
+    /// let decision = Decision::new(Verdict::Deny, 8, 0, 5, 7).told_before(Duration::from_nanos(3));
+    /// assert_eq!(decision.retry_after(), Some(Duration::from_nanos(8)));
+    /// assert_eq!(decision.reset_after(), Some(Duration::from_nanos(10)));
+    /// ```
+    pub const fn told_before(self, by: Duration) -> Self {
+        let by = nanos_of(by);
+        let wait_ns = match self.verdict {
+            Verdict::Allow => self.wait_ns,
+            Verdict::Delay | Verdict::Deny => self.wait_ns.saturating_add(by),
+        };
+        Self { wait_ns, reset_ns: self.reset_ns.saturating_add(by), ..self }
+    }
+
     /// A refusal for a reason of the store's own, such as having no room for another key. `None` as `retry_after` means
     /// that no wait can help.
     pub const fn refusal(limit: u64, retry_after: Option<Duration>) -> Self {

@@ -224,8 +224,10 @@ impl Algorithm for SlidingLog {
     }
 
     /// The log stays as it is. If the period grows, what had left the shorter window is already forgotten.
-    fn retune(&self, log: &Log, _now: Tick, quota: Quota) -> (Self, Log) {
-        (Self::new(quota), log.clone())
+    fn retune(&self, log: &Log, now: Tick, quota: Quota) -> (Self, Log) {
+        let mut log = log.clone();
+        self.forget(&mut log, now); // or it would count again in a longer window
+        (Self::new(quota), log)
     }
 
     /// Entries keep their times.

@@ -384,7 +384,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 
     /// The end of somebody's patience as the states see it.
     fn deadline(&self, deadline: Tick) -> Tick {
-        if deadline == Tick::MAX { deadline } else { self.tick(deadline) }
+        self.store.clock.deadline(deadline)
     }
 
     /// That time as the states see it.

@@ -149,13 +149,13 @@ impl<A: Held, C: Clock> Shared<A, C> {
         lock(&self.queue).waiting
     }
 
-    /// Starts afresh. What was taken before cannot be given back any more.
-    pub(crate) fn reset(self: &Arc<Self>, now: Tick) {
+    /// Starts afresh, from where `algorithm` begins. What was taken before cannot be given back any more.
+    pub(crate) fn reset(self: &Arc<Self>, (algorithm, state): &(A, A::State), now: Tick) {
         let mut queue = lock(&self.queue);
         queue.changes.clear();
         queue.spare.forget();
         self.generation.fetch_add(1, Ordering::AcqRel);
-        self.cell.put(A::State::default());
+        self.cell.put(algorithm.moved(state, now, queue.quota, &self.cell.algorithm()));
         queue.tail = None;
         self.serve(queue, now);
     }

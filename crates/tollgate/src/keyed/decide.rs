@@ -84,7 +84,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             Ok(_) => {
                 let decision = lock(&self.store.rest).take(now, ask, is_patient);
                 self.store.shard(self.store.seed.print(key)).overflowed(decision.is_admitted());
-                (decision, Slot::Nothing)
+                (decision, if decision.is_admitted() { Slot::Shared(ask.cost()) } else { Slot::Nothing })
             }
             Err(limiter) => {
                 let (decision, slot) = take_elsewhere(&limiter, now, ask, is_patient);
@@ -120,11 +120,19 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let Store { seed, common, .. } = &*self.store;
         let mut query =
             Query { print: seed.print(key), plan: common.plan_of_new(), now, ask, is_patient: false };
+        // Whoever asks about a time to come must not drop those who count until then.
+        let present = now.min(self.store.clock.now());
+        let mut has_swept = false;
         loop {
             let answer = self.store.on_shard(query.print, |shard| {
-                let limiter = self.store.own_limiter(shard, query.print, now);
+                let limiter = self.store.own_limiter(shard, query.print, present);
                 limiter.map_or_else(|| Ok(act(shard, common, query)), Err)
             })?;
+            if matches!(answer, Answer::Refused(_)) && !has_swept && common.room.is_full_of_lines() {
+                has_swept = true;
+                self.store.sweep_lines(present); // nobody may wait for some of them any more
+                continue;
+            }
             if !matches!(answer, Answer::NeedsPlan) {
                 return Ok(answer);
             }

@@ -78,6 +78,11 @@ impl<A: Held, C: Clock> Lines<A, C> {
         Some((*plan, algorithm, limiter.quota(), state))
     }
 
+    /// The plan of a key with a limiter of its own.
+    pub(crate) fn plan(&self, print: u64) -> Option<u32> {
+        lock(&self.by_print).get(&print).map(|line| line.plan)
+    }
+
     /// Whether a key has a limiter of its own, needed or not.
     pub(crate) fn has(&self, print: u64) -> bool {
         lock(&self.by_print).contains_key(&print)
@@ -151,11 +156,11 @@ impl<A: Held, C: Clock> Lines<A, C> {
 
     /// Moves a key to another plan. Whom to wake, under no lock either.
     #[must_use = "whoever must hear of it has to be woken"]
-    pub(crate) fn set_plan(&self, print: u64, plan: u32, quota: Quota, now: Tick) -> Vec<Waker> {
+    pub(crate) fn set_plan(&self, print: u64, plan: u32, quota: Quota, now: Tick) -> Option<Vec<Waker>> {
         let mut lines = lock(&self.by_print);
-        let Some(line) = lines.get_mut(&print) else { return Vec::new() };
+        let line = lines.get_mut(&print)?;
         line.plan = plan;
-        line.limiter.shared.retune(quota, now)
+        Some(line.limiter.shared.retune(quota, now))
     }
 
     /// Ends all waiting.

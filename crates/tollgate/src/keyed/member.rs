@@ -114,7 +114,7 @@ impl<'a, K: Hash + ?Sized, A: Held, C: Clock> KeyOf<'a, K, A, C> {
     fn draw(&self, call: &Call<'_>, cost: u64) -> Result<(Decision, Drawn<A>, bool), OwnLimiter<A, C>> {
         let now = self.now(call);
         let at = |then, ask| {
-            let decide = |algorithm: &A, state: &A::State| algorithm.decide(state, then, ask);
+            let decide = |algorithm: &A, state: &A::State, then| algorithm.decide(state, then, ask);
             self.limiter.draw(self.key, self.print, now, then, cost, decide)
         };
         if call.delay == Duration::ZERO {
@@ -403,8 +403,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     fn look(&self, key: &K, print: u64) -> (A, A::State) {
         let mut plan = self.store.common.plan_of_new();
         loop {
-            let now = self.store.clock.now();
-            let copy = self.store.free_shard(print).look(&self.store.common, print, plan, now);
+            let copy = self.store.free_shard(print).look(&self.store.common, print, plan);
             match copy {
                 Some((algorithm, state, _)) => return (algorithm, state),
                 None => plan = Some(self.store.plan(key)),
@@ -421,7 +420,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         present: Tick,
         now: Tick,
         cost: u64,
-        decide: impl Fn(&A, &A::State) -> Step<A::Change>,
+        decide: impl Fn(&A, &A::State, Tick) -> Step<A::Change>,
     ) -> Result<(Decision, Drawn<A>), OwnLimiter<A, C>> {
         let common = &self.store.common;
         let mut plan = common.plan_of_new();

@@ -40,6 +40,8 @@ pub struct KeyedReservation<K: ?Sized, A: Held = tollgate_core::TokenBucket, C: 
 pub(super) enum Slot<A: Held, C: Clock> {
     /// Nothing that could be given back.
     Nothing,
+    /// So many from the state that keys share for which there is no room.
+    Shared(u64),
     /// From the key's state in the table.
     Here(Receipt),
     /// From the limiter that the key had of its own. In a box, because it is large and rare.
@@ -116,6 +118,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
     pub fn settle_at(self, actual: u64, now: Tick) {
         match self.slot {
             Slot::Nothing => {}
+            Slot::Shared(cost) => self.limiter.settle_shared(cost, actual, now),
             Slot::Here(receipt) => {
                 let cost = receipt.claim.cost;
                 if actual < cost {
@@ -138,6 +141,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
     pub fn refund_at(self, amount: u64, now: Tick) {
         match self.slot {
             Slot::Nothing => {}
+            Slot::Shared(cost) => self.limiter.settle_shared(cost, cost.saturating_sub(amount), now),
             Slot::Here(receipt) => {
                 let amount = amount.min(receipt.claim.cost);
                 self.limiter.give_back(self.print, receipt, amount, now);

@@ -363,6 +363,7 @@ impl<S: Clone + Default> Segment<S> {
 
     /// Moves everything of another segment into this one.
     pub(crate) fn take_in(&mut self, other: &mut Self) {
+        self.none_idle_before = self.none_idle_before.min(other.none_idle_before);
         other.drain(|print, state, plan| self.put_growing(print, state, plan));
     }
 

@@ -62,6 +62,17 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         }
     }
 
+    /// Says what it really was that cost so much of the state that keys share.
+    pub(super) fn settle_shared(&self, cost: u64, actual: u64, now: Tick) {
+        let now = self.tick(now);
+        let mut rest = lock(&self.store.rest);
+        if actual > cost {
+            rest.charge(actual - cost, now);
+        } else {
+            rest.refund(cost - actual, now);
+        }
+    }
+
     /// Gives back `n` of which there is no receipt: see [`Algorithm::refund`](tollgate_core::Algorithm::refund). Nothing comes
     /// back to a key that somebody waits for.
     pub(crate) fn refund_at(&self, key: &K, n: u64, now: Tick) {

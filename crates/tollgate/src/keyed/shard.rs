@@ -360,14 +360,25 @@ impl<A: Algorithm> Shard<A> {
         Answer::Decided(step.decision, receipt)
     }
 
-    /// The first question about a key.
+    /// The first question about a key. Counts for the sweeping as any other.
     #[cold]
     fn take_new(&mut self, common: &Common<A>, query: Query, number: usize) -> Answer {
         let Some(plan) = query.plan else { return Answer::NeedsPlan };
-        self.counts.calls += 1;
         // A key that was dropped as idle must not be admitted by a reading from before that.
         let now = query.now.max(self.swept_at);
-        let (algorithm, mut state) = self.unseen(common, plan, now);
+        let answer = self.take_of_new(common, Query { now, ..query }, number, plan);
+        self.count(common, query.now, true); // what was denied is counted there
+        match answer {
+            Answer::Decided(said, receipt) => {
+                Answer::Decided(said.told_before(now.since(query.now)), receipt)
+            }
+            other => other,
+        }
+    }
+
+    fn take_of_new(&mut self, common: &Common<A>, query: Query, number: usize, plan: u32) -> Answer {
+        let now = query.now;
+        let (algorithm, mut state) = self.unseen(common, plan);
         let step = algorithm.decide(&state, now, query.ask_of(&algorithm));
         let Some(change) = step.change else {
             self.counts.denied += u64::from(!step.decision.is_admitted());
@@ -428,12 +439,9 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The algorithm of a plan, and the state of a key that was never seen.
-    fn unseen(&mut self, common: &Common<A>, plan: u32, now: Tick) -> (A, A::State) {
+    pub(crate) fn unseen(&self, common: &Common<A>, plan: u32) -> (A, A::State) {
         if plan > 0 {
             return (common.plans.get(plan).algorithm.clone(), A::State::default());
-        }
-        if self.unseen != A::State::default() && self.algorithm.is_idle(&self.unseen, now) {
-            self.unseen = A::State::default();
         }
         (self.algorithm.clone(), self.unseen.clone())
     }
@@ -469,7 +477,7 @@ impl<A: Algorithm> Shard<A> {
             }
             (None, Some(plan)) => {
                 let now = query.now.max(self.swept_at);
-                let (algorithm, state) = self.unseen(common, plan, now);
+                let (algorithm, state) = self.unseen(common, plan);
                 let Step { change, decision } = algorithm.decide(&state, now, query.ask_of(&algorithm));
                 let cost = query.ask.cost();
                 let needs_room = change.is_some() || (cost == 0 && counts_one(&algorithm, &state, now));
@@ -477,7 +485,7 @@ impl<A: Algorithm> Shard<A> {
                 if let Some(full) = full {
                     return full.answer(common.at_cap, decision.limit(), cost);
                 }
-                decision
+                decision.told_before(now.since(query.now))
             }
             (None, None) => return Answer::NeedsPlan,
         };
@@ -497,7 +505,7 @@ impl<A: Algorithm> Shard<A> {
             return Answer::Done;
         }
         let Some(plan) = query.plan else { return Answer::NeedsPlan };
-        let (algorithm, mut state) = self.unseen(common, plan, now);
+        let (algorithm, mut state) = self.unseen(common, plan);
         if let Some(change) = algorithm.charge(&state, extra, now.max(self.swept_at)) {
             if let Err(full) = self.make_room(common, number, now) {
                 return self.no_room(common, &full, 0);
@@ -548,7 +556,7 @@ impl<A: Algorithm> Shard<A> {
             self.counts.denied += u64::from(matches!(answer, Answer::Refused(_)));
             return Err(answer);
         }
-        Ok((plan, self.unseen(common, plan, query.now).1))
+        Ok((plan, self.unseen(common, plan).1))
     }
 
     /// Takes a key back into the table that went on elsewhere, unless it is idle by now. Whether that could be: not where the table

@@ -60,6 +60,14 @@ impl<C: Clock> Shifted<C> {
         Tick::from_nanos(reading.as_nanos().max(self.earliest).wrapping_add(self.ahead))
     }
 
+    /// The end of somebody's patience, in the states' time: the end of time if it lies beyond.
+    pub(crate) fn deadline(&self, reading: Tick) -> Tick {
+        let tick = self.tick(reading);
+        // If the states' time is ahead, a moment before the reading has wrapped around.
+        let is_ahead = self.differs && self.earliest == 0;
+        if reading == Tick::MAX || (is_ahead && tick < reading) { Tick::MAX } else { tick }
+    }
+
     /// The reading at which it is that moment.
     pub(crate) fn reading(&self, tick: Tick) -> Tick {
         Tick::from_nanos(tick.as_nanos().wrapping_sub(self.ahead))

@@ -37,9 +37,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let mut shard = self.store.free_shard(print);
         let limiter = self.store.own_limiter(&mut shard, print, now);
         let was_known = shard.reset(&self.store.common, print);
+        let plan = self.store.lines.plan(print).unwrap_or(0);
+        let unseen = shard.unseen(&self.store.common, plan);
         drop(shard);
         if let Some(limiter) = &limiter {
-            limiter.shared.reset(now);
+            limiter.shared.reset(&unseen, now);
         }
         self.store.watchers.tell();
         was_known || limiter.is_some()
@@ -73,6 +75,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                 give_way(times);
             }
         }
+        for shard in &self.store.shards {
+            while shard.0.lock().catch_up_if_late() {} // locked anew for each
+        }
         let mut wakers = self.store.lines.set_quota(quota, now);
         wakers.extend(self.store.watchers.take());
         wakers
@@ -92,9 +97,16 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     pub fn refresh_at(&self, key: &K, now: Tick) {
         let (print, plan, now) = (self.store.seed.print(key), self.store.plan(key), self.tick(now));
         if plan > 0 {
-            self.store.free_shard(print).set_plan(&self.store.common, print, plan, now);
             let quota = self.store.common.plans.get(plan).quota;
-            wake_all(self.store.lines.set_plan(print, plan, quota, now));
+            let mut shard = self.store.free_shard(print);
+            shard.set_plan(&self.store.common, print, plan, now);
+            // With the shard in hand: it must not go back into the table in between.
+            let wakers = self.store.lines.set_plan(print, plan, quota, now);
+            if wakers.is_some() {
+                shard.forget_claims(&self.store.common, print); // of before: their marks are of another plan
+            }
+            drop(shard);
+            wake_all(wakers.unwrap_or_default());
             self.store.watchers.tell();
         }
     }

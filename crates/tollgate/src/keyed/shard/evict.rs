@@ -22,11 +22,25 @@ impl<A: Algorithm> Shard<A> {
 
     pub(super) fn why_full(&mut self, common: &Common<A>, number: usize, now: Tick) -> Option<Full> {
         if common.at_cap != AtCap::Evict {
-            return self.make_room(common, number, now).err();
+            return self.foresee_room(common, number, now).err();
         }
         let is_stuck =
             !common.room.has_key() && self.segments[number].len() == 0 && common.room.is_full_of_lines();
         is_stuck.then_some(Full { next_idle: None })
+    }
+
+    /// Whether [`make_room`](Self::make_room) would, where nobody who counts is forgotten. Drops nobody.
+    fn foresee_room(&self, common: &Common<A>, number: usize, now: Tick) -> Result<(), Full> {
+        let segment = &self.segments[number];
+        let has_place = !segment.is_full() || self.has_bytes(u64::MAX, common, segment.growth());
+        if common.room.has_key() && has_place || segment.len() == 0 && may_exceed(common) {
+            return Ok(());
+        }
+        let resets = segment.places().filter_map(|place| self.candidate(common, number, place, now));
+        match resets.map(|candidate| candidate.reset.0).min() {
+            Some(Duration::ZERO) => Ok(()),
+            soonest => Err(Full { next_idle: soonest.filter(|reset| *reset < Duration::MAX) }),
+        }
     }
 
     /// Makes room for one more key in a segment.
@@ -122,8 +136,11 @@ impl<A: Algorithm> Shard<A> {
                 self.counts.evicted += 1;
                 Ok(())
             }
-            best => {
-                Err(Full { next_idle: best.map(|best| best.reset.0).filter(|reset| *reset < Duration::MAX) })
+            _ => {
+                let every = self.segments[number].places();
+                let resets = every.filter_map(|place| self.candidate(common, number, place, now));
+                let soonest = resets.map(|candidate| candidate.reset.0).min();
+                Err(Full { next_idle: soonest.filter(|reset| *reset < Duration::MAX) })
             }
         }
     }

@@ -44,7 +44,6 @@ impl<A: Algorithm> Shard<A> {
         common: &Common<A>,
         print: u64,
         plan: Option<u32>,
-        now: Tick,
     ) -> Option<(A, A::State, Option<u32>)> {
         let number = self.up_to_date(print);
         let segment = &self.segments[number];
@@ -53,7 +52,7 @@ impl<A: Algorithm> Shard<A> {
             let algorithm = algorithm_of(&self.algorithm, common, plan).clone();
             return Some((algorithm, segment.slot(place).state.clone(), Some(plan)));
         }
-        let (algorithm, state) = self.unseen(common, plan?, now.max(self.swept_at));
+        let (algorithm, state) = self.unseen(common, plan?);
         Some((algorithm, state, None))
     }
 
@@ -65,10 +64,12 @@ impl<A: Algorithm> Shard<A> {
         plan: Option<u32>,
         now: Tick,
         cost: u64,
-        decide: impl Fn(&A, &A::State) -> Step<A::Change>,
+        decide: impl Fn(&A, &A::State, Tick) -> Step<A::Change>,
     ) -> Option<(Decision, Drawn<A>)> {
-        let (algorithm, mut state, known) = self.look(common, print, plan, now)?;
-        let Step { change, decision } = decide(&algorithm, &state);
+        let (algorithm, mut state, known) = self.look(common, print, plan)?;
+        // A key that was dropped as idle must not be admitted by a reading from before that.
+        let now = if known.is_some() { now } else { now.max(self.swept_at) };
+        let Step { change, decision } = decide(&algorithm, &state, now);
         let before = known.map(|_| state.clone());
         let after = change.map(|change| {
             let claim = algorithm.claim(&change, cost, now + decision.delay());

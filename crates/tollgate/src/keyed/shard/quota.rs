@@ -21,8 +21,21 @@ impl<A: Algorithm> Shard<A> {
         self.unseen = old.moved(&self.unseen, now, quota, &new);
         self.aside.quota = quota;
         self.generation += 1;
+        if self.keys == 0 {
+            // Nobody has to go through it.
+            self.aside.changes.clear();
+            self.segments.iter_mut().for_each(|segment| segment.generation = self.generation);
+            return self.open_if_it_can_be();
+        }
         self.aside.changes.push(Change { now, quota, old, new });
         self.way = Way::Closed;
+    }
+
+    /// Takes one segment through what it has missed, if there are many changes; whether there was one.
+    pub(crate) fn catch_up_if_late(&mut self) -> bool {
+        const MOST_CHANGES: u64 = 8;
+        let late = self.segments.iter().position(|s| self.generation - s.generation >= MOST_CHANGES);
+        late.inspect(|number| self.catch_up(*number)).is_some()
     }
 
     /// The segment of a key, after all changes of quota.
@@ -61,6 +74,11 @@ impl<A: Algorithm> Shard<A> {
         let needed = behind.unwrap_or(0) as usize;
         self.aside.changes.drain(..self.aside.changes.len() - needed);
         self.open_if_it_can_be();
+    }
+
+    /// What was taken of a key under another plan, elsewhere, cannot be given back.
+    pub(crate) fn forget_claims(&mut self, common: &Common<A>, print: u64) {
+        self.account_mut(common, print).forgotten += 1;
     }
 
     /// Moves a key to another plan, without a free burst and without forgiving a debt.

@@ -133,3 +133,54 @@ fn a_change_of_quota_reaches_every_segment() {
     assert!(prints.len() > calls && shard.aside.changes.is_empty());
     assert_eq!(shard.way, Way::ByPlan);
 }
+
+/// Reviewer `keyed`.
+#[test]
+fn after_two_segments_were_joined_the_idle_still_go_before_those_who_count() {
+    let mut common = common(false);
+    common.room = Room::new(10_000, u64::MAX);
+    let mut shard = Shard::new(&common, QUOTA);
+    // Two segments: those with bit 32 and those without. Five of the former take one (idle after a second), all others two.
+    let print = |number: u64, odd: bool| {
+        number << 33 | u64::from(odd) << 32 | (number.wrapping_mul(0x9E37_79B9) & 0xFFFF_FFFF)
+    };
+    for number in 1..=400 {
+        assert!(take(&mut shard, &common, print(number, false), Tick::ZERO));
+        assert!(take(&mut shard, &common, print(number, false), Tick::ZERO));
+        assert!(take(&mut shard, &common, print(number, true), Tick::ZERO));
+        assert!(number % 80 == 7 || take(&mut shard, &common, print(number, true), Tick::ZERO));
+    }
+    assert_eq!(shard.segments.len(), 2, "as wanted");
+    // Full: who comes to the first segment finds nobody idle there, and somebody is forgotten.
+    common.room = Room::new(shard.keys as u64, u64::MAX);
+    (0..shard.keys).for_each(|_| common.room.added());
+    common.room.grown(1 << 20);
+    assert!(take(&mut shard, &common, print(1_001, false), Tick::from_nanos(500_000_000)));
+    assert_eq!(shard.counts.evicted, 1);
+    // Most go, and the two segments are joined.
+    for number in 1..=400 {
+        if number % 8 < 3 {
+            shard.remove(&common, print(number, false));
+            shard.remove(&common, print(number, true));
+        }
+    }
+    for _ in 0..50 {
+        while !shard.sweep(&common, Tick::ZERO, 7).ends {}
+    }
+    assert_eq!(shard.segments.len(), 1);
+    common.room = Room::new(shard.keys as u64, u64::MAX);
+    (0..shard.keys).for_each(|_| common.room.added());
+    common.room.grown(1 << 20);
+    // A second later those five are idle.
+    let now = Tick::from_nanos(1_000_000_000);
+    let idle = (1..=400)
+        .filter(|number| number % 80 == 7)
+        .filter(|number| shard.segments[0].find(print(*number, true)).is_some())
+        .count();
+    assert_eq!(idle, 5);
+    let before = shard.counts.evicted;
+    for number in 0..idle as u64 {
+        assert!(take(&mut shard, &common, print(2_000 + number, false), now));
+    }
+    assert_eq!(shard.counts.evicted - before, 0, "forgotten though {idle} were idle");
+}
