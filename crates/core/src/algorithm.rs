@@ -190,4 +190,7 @@ pub struct GiveBack {
     pub claim: Claim,
     /// How much of it comes back, at most its cost.
     pub amount: u64,
+    /// The latest moment as of which anything was taken, if that is yet to come: a gate may take of a limit for the time at which
+    /// another one admits.
+    pub ahead: Tick,
 }

@@ -312,7 +312,10 @@ mod tests {
         let claim = sharded.claim(&draw, 10, Tick::ZERO);
         sharded.apply(&mut stock, draw);
         assert_eq!(sharded.lowered(claim, 0), None);
-        assert_eq!(sharded.give_back(&stock, GiveBack { claim, amount: 10 }, Tick::ZERO), None);
+        assert_eq!(
+            sharded.give_back(&stock, GiveBack { claim, amount: 10, ahead: Tick::ZERO }, Tick::ZERO),
+            None
+        );
     }
 
     #[test]

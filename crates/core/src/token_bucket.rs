@@ -190,6 +190,10 @@ impl Curve for TokenBucket {
             // What time has restored since the claim is already back.
             amount.min(back.claim.mark.saturating_sub(self.floor(now)))
         };
+        // What was taken as of a moment to come stands on the floor of that moment, and that must stay.
+        let latest = now.max(back.ahead);
+        let refund =
+            if later == 0 { refund } else { refund.min(back.claim.mark.saturating_sub(self.floor(latest))) };
         // Below zero is as good as zero: both are below the floor, and mean full.
         (refund > 0).then(|| level.saturating_sub(refund))
     }

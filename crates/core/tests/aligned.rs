@@ -54,7 +54,8 @@ fn run<A: Algorithm<State = u64, Change = u64>>(
             }
             Act::Return => {
                 if let Some(claim) = last.take() {
-                    let next = algorithm.give_back(&level, GiveBack { claim, amount: claim.cost }, now);
+                    let next =
+                        algorithm.give_back(&level, GiveBack { claim, amount: claim.cost, ahead: now }, now);
                     level = next.unwrap_or(level);
                 }
             }

@@ -42,7 +42,7 @@ fn use_it(algorithm: &AnyAlgorithm, mut state: AnyState, now: Tick, numbers: [u6
     let _ = algorithm.moved(&state, now, quota, &new);
     let _ = algorithm.retune(&state, now, quota);
     let claim = Claim { cost, act: now, mark };
-    if let Some(change) = algorithm.give_back(&state, GiveBack { claim, amount }, now) {
+    if let Some(change) = algorithm.give_back(&state, GiveBack { claim, amount, ahead: now }, now) {
         algorithm.apply(&mut state, change);
     }
     if let Some(change) = algorithm.charge(&state, amount, now) {
@@ -76,7 +76,7 @@ proptest! {
             let claim = algorithm.claim(&change, cost, now);
             algorithm.apply(&mut state, change);
             if act == 2
-                && let Some(change) = algorithm.give_back(&state, GiveBack { claim, amount: 1 }, now)
+                && let Some(change) = algorithm.give_back(&state, GiveBack { claim, amount: 1, ahead: now }, now)
             {
                 algorithm.apply(&mut state, change);
             }

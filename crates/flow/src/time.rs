@@ -3,12 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use tollgate::{Clock, Tick, Timer, TokioClock};
+use tollgate::{Bell, Clock, Tick, Timer, TokioClock};
 
 /// Where the pieces of this crate read the time, and what wakes them. Clones go by the same time.
 ///
@@ -104,7 +103,9 @@ impl Time {
                     until: moment,
                 }
             }
-            Source::Clock(clock) => Waking::Timer { clock: Arc::clone(clock), until: moment, bell: None },
+            Source::Clock(clock) => {
+                Waking::Timer { clock: Arc::clone(clock), until: moment, bell: Bell::default() }
+            }
         };
         Sleep { waking }
     }
@@ -147,42 +148,7 @@ pub struct Sleep {
 enum Waking {
     Never,
     Tokio { sleep: Pin<Box<tokio::time::Sleep>>, clock: TokioClock, until: Tick },
-    Timer { clock: Arc<dyn Ticking>, until: Tick, bell: Option<Arc<Bell>> },
-}
-
-/// What a timer rings, so that being polled again and again sets one alarm and not as many.
-#[derive(Debug)]
-struct Bell {
-    sleeper: Mutex<Waker>,
-    has_rung: AtomicBool,
-}
-
-impl Bell {
-    fn sleeper(&self) -> MutexGuard<'_, Waker> {
-        self.sleeper.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.has_rung.store(true, Ordering::Release);
-        let sleeper = self.sleeper().clone();
-        sleeper.wake();
-    }
-}
-
-/// Makes sure that a bell will ring for this sleeper. A timer may ring early, and then it must be set again.
-fn set_alarm(bell: &mut Option<Arc<Bell>>, timer: &dyn Timer, left: Duration, sleeper: &Waker) {
-    if let Some(bell) = bell.as_ref().filter(|bell| !bell.has_rung.load(Ordering::Acquire)) {
-        bell.sleeper().clone_from(sleeper);
-        // It may have rung meanwhile, for the sleeper before.
-        if !bell.has_rung.load(Ordering::Acquire) {
-            return;
-        }
-    }
-    let new = Arc::new(Bell { sleeper: Mutex::new(sleeper.clone()), has_rung: AtomicBool::new(false) });
-    timer.wake_after(left, Waker::from(Arc::clone(&new)));
-    *bell = Some(new);
+    Timer { clock: Arc<dyn Ticking>, until: Tick, bell: Bell },
 }
 
 impl Future for Sleep {
@@ -199,7 +165,7 @@ impl Future for Sleep {
                 if left.is_zero() {
                     return Poll::Ready(());
                 }
-                set_alarm(bell, &*clock.alarms(), left, context.waker());
+                bell.ring_after(&*clock.alarms(), left, context.waker());
                 Poll::Pending
             }
         }
@@ -240,6 +206,8 @@ impl<F: Future> Future for Timeout<F> {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, poll_fn};
+    use std::sync::atomic::Ordering;
+    use std::task::{Wake, Waker};
 
     use tollgate::{Limiter, ManualClock, Quota};
 

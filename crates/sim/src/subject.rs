@@ -126,7 +126,9 @@ impl<A: Algorithm> Subject for Held<A> {
         let Some(claim) = self.algorithm.lowered(claim, self.fallen - fallen) else {
             return;
         };
-        if let Some(change) = self.algorithm.give_back(&self.state, GiveBack { claim, amount }, now) {
+        if let Some(change) =
+            self.algorithm.give_back(&self.state, GiveBack { claim, amount, ahead: now }, now)
+        {
             self.fallen += self.algorithm.fall(&self.state, &change);
             self.algorithm.apply(&mut self.state, change);
         }

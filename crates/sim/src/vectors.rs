@@ -280,8 +280,9 @@ impl Teller {
     fn give_back(&mut self, of: usize, amount: u64, now: Tick) {
         let Some((claim, fallen)) = self.receipts.get_mut(of).and_then(Option::take) else { return };
         let worth = self.algorithm.lowered(claim, self.fallen - fallen);
-        let change =
-            worth.and_then(|claim| self.algorithm.give_back(&self.state, GiveBack { claim, amount }, now));
+        let change = worth.and_then(|claim| {
+            self.algorithm.give_back(&self.state, GiveBack { claim, amount, ahead: now }, now)
+        });
         self.fall(change);
     }
 

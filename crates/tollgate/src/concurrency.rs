@@ -300,15 +300,20 @@ impl Shared {
     /// Takes `n` if they are free and none of the marks `unless` is set; whether it did.
     #[inline]
     fn take(&self, n: u64, unless: u64) -> bool {
+        let mut word = self.word();
         loop {
-            let taken = self.update(|word| {
-                let fits = n <= word.available() && !word.has(unless | HELD);
-                fits.then(|| Word(word.0 + n))
-            });
-            if taken || !self.word().has(HELD) {
-                return taken;
+            if word.has(HELD) {
+                word = self.settled_word();
             }
-            self.settled_word();
+            // One and the same word says whether it is held and whether there is room.
+            if n > word.available() || word.has(unless) {
+                return false;
+            }
+            let next = word.0 + n;
+            match self.word.compare_exchange_weak(word.0, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(other) => word = Word(other),
+            }
         }
     }
 

@@ -99,7 +99,8 @@ impl<M: Member> Gate<M> {
         Self { on_drop, ..self }
     }
 
-    /// Whether one may happen now.
+    /// Whether one may happen now. Nothing is held: a slot of a [`ConcurrencyLimit`](crate::ConcurrencyLimit) must be free, and stays
+    /// so. To hold it, [`acquire`](Self::acquire).
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     #[must_use = "what is not allowed should not be done"]
@@ -111,10 +112,11 @@ impl<M: Member> Gate<M> {
     #[inline]
     #[must_use = "what is not allowed should not be done"]
     pub fn allow_n(&self, n: u64) -> bool {
-        self.take(self.call(n)).1.is_some()
+        self.check_the_long_way(self.call(n)).is_allowed()
     }
 
-    /// Whether one may happen now, and everything a caller may want to know with that.
+    /// Whether one may happen now, and everything a caller may want to know with that. Nothing is held, as by
+    /// [`allow`](Self::allow).
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     pub fn check(&self) -> GateDecision {
@@ -187,7 +189,8 @@ impl<M: Member> Gate<M> {
     /// What [`reserve_within`](Self::reserve_within) would answer, taking nothing.
     pub fn peek_within(&self, n: u64, longest_wait: Duration) -> GateDecision {
         let repeated = Repeated::of(&self.members);
-        let call = Call { repeated: repeated.as_ref(), ..self.call(n) };
+        let is_promise = longest_wait > Duration::ZERO;
+        let call = Call { repeated: repeated.as_ref(), is_promise, ..self.call(n) };
         match self.first_moment(call, longest_wait) {
             Ok((decision, ..)) | Err(GateRefused(decision)) => decision,
         }
@@ -255,7 +258,8 @@ impl<M: Member> Gate<M> {
     pub fn reserve_within(&self, n: u64, longest_wait: Duration) -> Result<Permit<M>, GateRefused> {
         let repeated = Repeated::of(&self.members);
         for times in 0.. {
-            let call = Call { repeated: repeated.as_ref(), is_promise: true, ..self.call(n) };
+            let is_promise = longest_wait > Duration::ZERO;
+            let call = Call { repeated: repeated.as_ref(), is_promise, ..self.call(n) };
             let (decision, plan, delay) = self.first_moment(call, longest_wait)?;
             if self.members.hold(&plan) {
                 let receipt = self.members.commit(plan);
@@ -334,7 +338,11 @@ impl<M: Member> Gate<M> {
 
     #[inline(never)]
     fn check_the_long_way(&self, call: Call<'_>) -> GateDecision {
-        self.take(call).0
+        let (decision, receipt) = self.take(call);
+        if let Some(receipt) = receipt {
+            self.members.settle(receipt, &mut Settling::Used);
+        }
+        decision
     }
 
     fn acquire_by(&self, call: Call<'_>) -> Result<Permit<M>, GateRefused> {
@@ -397,7 +405,7 @@ impl<M: Member> Gate<M> {
         mut call: Call<'_>,
         longest_wait: Duration,
     ) -> Result<(GateDecision, M::Plan, Duration), GateRefused> {
-        let mut refusal = None;
+        let mut refusal: Option<(GateDecision, Duration)> = None;
         for _ in 0..self.rounds() {
             let mut tally = Tally::default();
             let plan = self.members.prepare(&call, 0, &mut tally);
@@ -412,6 +420,14 @@ impl<M: Member> Gate<M> {
                 // Too late anyway, and whoever refused until then knows for how long.
                 Some(Duration::ZERO) if call.delay > longest_wait => break,
                 None | Some(Duration::ZERO) => return Err(GateRefused(decision)),
+                // It had its own wait already, and is still not mended by it: time as such does not help.
+                Some(_)
+                    if refusal.is_some_and(|(before, _)| before.decided_by() == decision.decided_by()) =>
+                {
+                    return Err(GateRefused(refusal.expect("just seen").0));
+                }
+                // Nobody waits: the first answer is that of a check.
+                Some(_) if longest_wait.is_zero() => return Err(GateRefused(decision)),
                 Some(wait) => {
                     refusal = Some((decision, call.delay));
                     call.delay = call.delay.saturating_add(wait);
@@ -419,7 +435,10 @@ impl<M: Member> Gate<M> {
             }
         }
         let (refusal, delay) = refusal.expect("one round refused");
-        Err(GateRefused(refusal.refused_for(call.delay.saturating_sub(longest_wait), delay)))
+        let missing = call.delay.saturating_sub(longest_wait);
+        // After so many rounds without an answer: who comes back then knows more.
+        let missing = if missing.is_zero() { call.delay } else { missing };
+        Err(GateRefused(refusal.refused_for(missing, delay)))
     }
 
     /// When `n` could be had after all of `ahead`, in this order, if nobody else comes; not later than that if it takes too

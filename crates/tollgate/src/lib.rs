@@ -59,7 +59,7 @@ pub use limiter::{Builder, Limiter};
 pub use name::Which;
 pub use reservation::{Refused, Reservation};
 pub use sometimes::Sometimes;
-pub use timer::{ThreadTimer, Timer};
+pub use timer::{Bell, ThreadTimer, Timer};
 pub use tollgate_core::{
     Algorithm, AnyAlgorithm, AnyLevel, Ask, Decision, FixedWindow, Kind, LeakyBucket, PacedWindow, Quota,
     QuotaError, Sharded, SlidingCounter, SlidingLog, SubWindows, Tick, TokenBucket, UnknownKind, Verdict,

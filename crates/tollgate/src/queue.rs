@@ -41,6 +41,8 @@ pub(crate) struct Shared<A: Held, C> {
     generation: AtomicU64,
     /// Not zero once the limiter is closed.
     closed: AtomicU64,
+    /// The latest moment as of which a gate took something, in nanoseconds.
+    ahead: AtomicU64,
     pub(crate) timer: Arc<dyn Timer>,
     pub(crate) name: Option<Name>,
     /// The gates that wait for something to come back.
@@ -134,11 +136,34 @@ impl<A: Held, C: Clock> Shared<A, C> {
         let (fallen, generation, closed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (cell, queue) = (A::Cell::new(algorithm), Mutex::new(queue));
         let watchers = Arc::new(Watchers::default());
-        Self { clock, cell, fallen, generation, closed, timer, name, watchers, longest_queue: longest, queue }
+        let ahead = AtomicU64::new(0);
+        Self {
+            clock,
+            cell,
+            fallen,
+            generation,
+            closed,
+            ahead,
+            timer,
+            name,
+            watchers,
+            longest_queue: longest,
+            queue,
+        }
     }
 
     pub(crate) fn quota(&self) -> Quota {
         lock(&self.queue).quota
+    }
+
+    /// The latest moment as of which a gate took something.
+    pub(crate) fn ahead(&self) -> Tick {
+        Tick::from_nanos(self.ahead.load(Ordering::Acquire))
+    }
+
+    /// Remembers that a gate takes something as of that moment.
+    pub(crate) fn take_ahead(&self, moment: Tick) {
+        self.ahead.fetch_max(moment.as_nanos(), Ordering::AcqRel);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -187,29 +212,31 @@ impl<A: Held, C: Clock> Shared<A, C> {
     #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     pub(crate) fn prepare(
         self: &Arc<Self>,
-        now: Tick,
+        present: Tick,
+        then: Tick,
         ask: Ask,
         is_promise: bool,
     ) -> Prepared<<A::Cell as Cell<A>>::Plan> {
-        match self.cell.quick_prepare(now, ask) {
+        match self.cell.quick_prepare(then, ask) {
             Some(prepared) => prepared,
-            None => self.slow_prepare(now, ask, is_promise),
+            None => self.slow_prepare(present, then, ask, is_promise),
         }
     }
 
     #[cold]
     fn slow_prepare(
         self: &Arc<Self>,
-        now: Tick,
+        present: Tick,
+        then: Tick,
         ask: Ask,
         is_promise: bool,
     ) -> Prepared<<A::Cell as Cell<A>>::Plan> {
         let mut queue = lock(&self.queue);
-        let served = self.pass(&mut queue, now);
+        let served = self.pass(&mut queue, present);
         let prepared = if queue.waiting == 0 || is_promise {
-            self.cell.prepare(now, ask)
+            self.cell.prepare(then, ask)
         } else {
-            Prepared { decision: self.behind_the_line(&mut queue, now, ask), taking: None }
+            Prepared { decision: self.behind_the_line(&mut queue, then, ask), taking: None }
         };
         drop(queue);
         self.tell(served);
@@ -347,6 +374,9 @@ impl<A: Held, C: Clock> Shared<A, C> {
     }
 
     fn may_hand_on(&self, queue: &mut Queue<A, C>, claim: Claim, epoch: Epoch, now: Tick) -> bool {
+        if self.ahead() > now {
+            return false; // something stands on a floor that is not known here
+        }
         let standing = self.cell.standing(now);
         let Some(worth) = self.worth(queue, claim, epoch) else {
             return false;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
-use std::task::Waker;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use tollgate_core::Tick;
@@ -33,6 +34,71 @@ impl<T: Timer + ?Sized> Timer for Arc<T> {
 
     fn granularity(&self) -> Duration {
         (**self).granularity()
+    }
+}
+
+/// What a timer rings for one sleeper, however often it is polled: one alarm at a time, set again if it rang early.
+///
+/// # Examples
+/// A future that is ready when a clock says so:
+/// ```
+/// use std::future::poll_fn;
+/// use std::task::Poll;
+/// use std::time::Duration;
+/// use tollgate::{Bell, Clock, DefaultClock};
+///
+/// let (clock, mut bell) = (DefaultClock::new(), Bell::default());
+/// let until = clock.now() + Duration::from_millis(1);
+/// let sleep = poll_fn(|context| {
+///     let left = until.since(clock.now());
+///     if left.is_zero() {
+///         return Poll::Ready(());
+///     }
+///     bell.ring_after(&*clock.timer(), left, context.waker());
+///     Poll::Pending
+/// });
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(sleep);
+/// ```
+#[derive(Debug, Default)]
+pub struct Bell(Option<Arc<Rope>>);
+
+#[derive(Debug)]
+struct Rope {
+    sleeper: Mutex<Waker>,
+    has_rung: AtomicBool,
+}
+
+impl Bell {
+    /// Makes sure that it will ring for this sleeper: after `delay`, or when it was set to before, if it has not rung since.
+    pub fn ring_after(&mut self, timer: &dyn Timer, delay: Duration, sleeper: &Waker) {
+        if let Some(rope) = self.0.as_ref().filter(|rope| !rope.has_rung()) {
+            rope.sleeper().clone_from(sleeper);
+            // It may have rung meanwhile, for the sleeper before.
+            if !rope.has_rung() {
+                return;
+            }
+        }
+        let rope = Arc::new(Rope { sleeper: Mutex::new(sleeper.clone()), has_rung: AtomicBool::new(false) });
+        timer.wake_after(delay, Waker::from(Arc::clone(&rope)));
+        self.0 = Some(rope);
+    }
+}
+
+impl Rope {
+    fn has_rung(&self) -> bool {
+        self.has_rung.load(Ordering::Acquire)
+    }
+
+    fn sleeper(&self) -> MutexGuard<'_, Waker> {
+        self.sleeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Rope {
+    fn wake(self: Arc<Self>) {
+        self.has_rung.store(true, Ordering::Release);
+        let sleeper = self.sleeper().clone();
+        sleeper.wake();
     }
 }
 

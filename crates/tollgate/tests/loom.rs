@@ -11,7 +11,8 @@ use std::time::Duration;
 use loom::future::block_on;
 use loom::thread;
 use tollgate::{
-    Clock, ConcurrencyLimit, KeyedLimiter, Kind, Limiter, Quota, Sharded, Tick, Timer, TokenBucket, WaitError,
+    Clock, ConcurrencyLimit, Gate, KeyedLimiter, Kind, Limiter, Quota, Sharded, Tick, Timer, TokenBucket,
+    WaitError,
 };
 
 /// A clock that stands still, and a timer that rings when told to.
@@ -597,5 +598,31 @@ fn gate_of_keys_and_allow_never_see_a_part() {
             u64::from(!both),
             "and the second is as it was or taken"
         );
+    });
+}
+
+#[test]
+fn a_free_slot_is_had_though_a_gate_has_the_limit_in_hand() {
+    loom::model(|| {
+        let slots = ConcurrencyLimit::new(2);
+        let other = slots.clone();
+        let thread = thread::spawn(move || Gate::new(other).acquire().map(drop).is_ok());
+        assert!(slots.try_acquire().is_some(), "two are free, and only one other wants one");
+        assert!(thread.join().unwrap());
+    });
+}
+
+#[test]
+fn nobody_is_left_in_line_though_a_slot_is_free() {
+    loom::model(|| {
+        let slots = ConcurrencyLimit::new(3);
+        let other = slots.clone();
+        let thread = thread::spawn(move || {
+            let gate = Gate::new(other);
+            [gate.acquire(), gate.acquire()] // and keeps them
+        });
+        // One of three is left for this one, whatever the other does.
+        assert!(block_on(async { slots.acquire().await.map(drop) }).is_ok());
+        drop(thread.join().unwrap());
     });
 }

@@ -472,7 +472,7 @@ where
 
     fn holds_all(&self, claim: Claim, now: Tick) -> bool {
         let (curve, level) = self.snapshot();
-        let next = curve.returned(level, GiveBack { claim, amount: claim.cost }, now);
+        let next = curve.returned(level, GiveBack { claim, amount: claim.cost, ahead: now }, now);
         let size = curve.unit().checked_mul(claim.cost);
         let restored = size.is_none_or(|size| claim.mark < curve.floor(now).saturating_add(size));
         !restored && next.is_some_and(|next| Some(level - next) == size)

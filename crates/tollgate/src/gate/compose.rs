@@ -1,5 +1,6 @@
 //! Members made of members: two together, one at a fixed cost, several by number, a whole gate.
 
+use std::iter;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -19,6 +20,24 @@ impl<L, R> And<L, R> {
     #[inline]
     pub(crate) fn new(left: L, right: R) -> Self {
         Self { left, right }
+    }
+}
+
+/// Members with their receipts, in order. Whatever panics while one is settled, a waker or what the caller says, the slots of the
+/// others come back.
+struct Unsettled<'a, M: Part + 'a, I: Iterator<Item = (&'a M, M::Receipt)>>(I);
+
+impl<'a, M: Part, I: Iterator<Item = (&'a M, M::Receipt)>> Unsettled<'a, M, I> {
+    fn settle(&mut self, how: &mut Settling<'_>) {
+        for (member, receipt) in &mut self.0 {
+            member.settle(receipt, how);
+        }
+    }
+}
+
+impl<'a, M: Part, I: Iterator<Item = (&'a M, M::Receipt)>> Drop for Unsettled<'a, M, I> {
+    fn drop(&mut self) {
+        self.settle(&mut Settling::Used);
     }
 }
 
@@ -122,8 +141,9 @@ impl<L: Part, R: Part> Part for And<L, R> {
     }
 
     fn settle(&self, (left, right): Self::Receipt, how: &mut Settling<'_>) {
+        let mut rest = Unsettled(iter::once((&self.right, right)));
         self.left.settle(left, how);
-        self.right.settle(right, how);
+        rest.settle(how);
     }
 
     fn sketch(&self) -> Self::Sketch {
@@ -402,7 +422,7 @@ macro_rules! several {
         }
 
         fn settle(&self, receipts: Self::Receipt, how: &mut Settling<'_>) {
-            self.iter().zip(receipts).for_each(|(member, receipt)| member.settle(receipt, how));
+            Unsettled(self.iter().zip(receipts)).settle(how);
         }
 
         fn sketch(&self) -> Self::Sketch {

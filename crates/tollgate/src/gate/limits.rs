@@ -52,13 +52,13 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     fn prepare_share(&self, call: &Call<'_>, cost: u64) -> (Prepared<PlanOf<A>>, bool) {
         let now = call.now(&self.shared.clock);
         if call.delay == Duration::ZERO {
-            return (self.shared.prepare(now, Ask::now(cost), call.is_promise), false);
+            return (self.shared.prepare(now, now, Ask::now(cost), call.is_promise), false);
         }
-        let soonest = self.shared.prepare(now, Ask::within(cost, call.delay), true);
+        let soonest = self.shared.prepare(now, now, Ask::within(cost, call.delay), true);
         if !soonest.decision.is_admitted() || soonest.decision.delay() == call.delay {
             return (soonest, false);
         }
-        let Prepared { decision, taking } = self.shared.prepare(now + call.delay, Ask::now(cost), true);
+        let Prepared { decision, taking } = self.shared.prepare(now, now + call.delay, Ask::now(cost), true);
         (Prepared { decision: postponed(decision, call.delay), taking }, true)
     }
 
@@ -110,6 +110,9 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
     fn commit(&self, plan: Self::Plan) -> Self::Receipt {
         let LimiterPlan { taking, stub } = plan?;
         let claim = taking.map(|Taking { plan, rise, claim }| {
+            if stub.is_postponed {
+                self.shared.take_ahead(claim.act);
+            }
             self.shared.cell.commit(plan);
             (claim, rise)
         });
@@ -281,7 +284,8 @@ impl Part for ConcurrencyLimit {
 
     #[inline]
     fn quick_commit(&self, slots: &u64) {
-        Part::commit(self, *slots);
+        // Of a check there is no permit by which they could come back.
+        Part::let_go(self, slots);
     }
 
     fn promised(&self) {}

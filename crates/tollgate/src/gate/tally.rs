@@ -120,6 +120,9 @@ impl Vote {
         if self.cost == other.cost {
             return self.have() < other.have();
         }
+        if self.cost == 0 || other.cost == 0 {
+            return other.cost == 0; // of what costs nothing there are any number left
+        }
         let product = |have: u64, cost: u64| u128::from(have) * u128::from(cost);
         product(self.have(), other.cost) < product(other.have(), self.cost)
     }

@@ -210,7 +210,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             watch,
             rest: Mutex::new(Rest { quota, algorithm, overflow: A::State::default() }),
             saving: Mutex::new(()),
-            lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue, 64 - bits),
+            lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue, name, 64 - bits),
             closed: AtomicBool::new(false),
             watchers: Arc::new(Watchers::default()),
             name,

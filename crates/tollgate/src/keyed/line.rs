@@ -20,6 +20,7 @@ use super::shard::{Common, Shard};
 use crate::cell::{Cell, Held};
 use crate::clock::Clock;
 use crate::limiter::Limiter;
+use crate::name::Name;
 use crate::queue::Shared;
 use crate::sync::{Mutex, lock};
 use crate::timer::Timer;
@@ -34,6 +35,8 @@ pub(crate) struct Lines<A: Held, C: Clock> {
     shift: u32,
     timer: Arc<dyn Timer>,
     longest_queue: usize,
+    /// That of the limiter of them all.
+    name: Option<Name>,
     /// Whether everybody must stay.
     pinned: AtomicBool,
 }
@@ -56,8 +59,9 @@ impl<A: Held, C: Clock> Lines<A, C> {
     /// What a line takes in memory.
     pub(crate) const BYTES: usize = Shared::<A, C>::BYTES + size_of::<(u64, Line<A, C>)>();
 
-    pub(crate) fn new(timer: Arc<dyn Timer>, longest_queue: usize, shift: u32) -> Self {
-        Self { by_print: Mutex::default(), shift, timer, longest_queue, pinned: AtomicBool::new(false) }
+    pub(crate) fn new(timer: Arc<dyn Timer>, longest_queue: usize, name: Option<Name>, shift: u32) -> Self {
+        let (by_print, pinned) = (Mutex::default(), AtomicBool::new(false));
+        Self { by_print, shift, timer, longest_queue, name, pinned }
     }
 
     /// What wakes those who wait.
@@ -72,10 +76,14 @@ impl<A: Held, C: Clock> Lines<A, C> {
 
     /// The plan of a key with a limiter of its own, that limiter's algorithm and quota, and the state.
     pub(crate) fn look(&self, print: u64) -> Option<(u32, A, Quota, A::State)> {
-        let lines = lock(&self.by_print);
-        let Line { limiter, plan } = lines.get(&print)?;
+        // A gate may have the state in hand, and want this lock before it lets go.
+        let (limiter, plan) = {
+            let lines = lock(&self.by_print);
+            let line = lines.get(&print)?;
+            (line.limiter.clone(), line.plan)
+        };
         let (algorithm, state) = limiter.shared.cell.snapshot();
-        Some((*plan, algorithm, limiter.quota(), state))
+        Some((plan, algorithm, limiter.quota(), state))
     }
 
     /// The plan of a key with a limiter of its own.
@@ -132,9 +140,10 @@ impl<A: Held, C: Clock> Lines<A, C> {
     ) -> Limiter<A, C> {
         let Start { quota, algorithm, state, plan } = start;
         let timer = Arc::clone(&self.timer);
-        let mut shared = Shared::new(algorithm, quota, clock.clone(), timer, self.longest_queue, None);
+        let mut shared = Shared::new(algorithm, quota, clock.clone(), timer, self.longest_queue, self.name);
         shared.watchers = Arc::clone(watchers);
         shared.cell.put(state);
+        shared.take_ahead(shard.ahead());
         let limiter = Limiter { shared: Arc::new(shared) };
         lock(&self.by_print).insert(print, Line { limiter: limiter.clone(), plan });
         shard.line_opened(common, Self::BYTES);
@@ -149,18 +158,20 @@ impl<A: Held, C: Clock> Lines<A, C> {
     /// Goes on with another quota, for keys without a plan of their own. Whom to wake: whoever is may ask again, so under no lock.
     #[must_use = "whoever must hear of it has to be woken"]
     pub(crate) fn set_quota(&self, quota: Quota, now: Tick) -> Vec<Waker> {
-        let lines = lock(&self.by_print);
-        let lines = lines.values().filter(|line| line.plan == 0);
-        lines.flat_map(|line| line.limiter.shared.retune(quota, now)).collect()
+        let limiters: Vec<_> = {
+            let lines = lock(&self.by_print);
+            lines.values().filter(|line| line.plan == 0).map(|line| line.limiter.clone()).collect()
+        };
+        limiters.iter().flat_map(|limiter| limiter.shared.retune(quota, now)).collect()
     }
 
-    /// Moves a key to another plan. Whom to wake, under no lock either.
-    #[must_use = "whoever must hear of it has to be woken"]
-    pub(crate) fn set_plan(&self, print: u64, plan: u32, quota: Quota, now: Tick) -> Option<Vec<Waker>> {
+    /// Moves a key in line to another plan. The limiter, whose quota must change next; for as long as somebody has it, the key stays
+    /// in line.
+    pub(crate) fn set_plan(&self, print: u64, plan: u32) -> Option<Limiter<A, C>> {
         let mut lines = lock(&self.by_print);
         let line = lines.get_mut(&print)?;
         line.plan = plan;
-        Some(line.limiter.shared.retune(quota, now))
+        Some(line.limiter.clone())
     }
 
     /// Ends all waiting.
@@ -190,6 +201,7 @@ impl<A: Held, C: Clock> Line<A, C> {
         let is_back = shard.take_in(common, print, state, self.plan, now);
         if is_back {
             shard.fell(common, print, shared.fallen());
+            shard.take_ahead(shared.ahead());
             shard.line_closed(common, Lines::<A, C>::BYTES);
         }
         is_back

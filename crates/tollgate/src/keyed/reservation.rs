@@ -40,7 +40,7 @@ pub struct KeyedReservation<K: ?Sized, A: Held = tollgate_core::TokenBucket, C: 
 pub(super) enum Slot<A: Held, C: Clock> {
     /// Nothing that could be given back.
     Nothing,
-    /// So many from the state that keys share for which there is no room.
+    /// So many from the state that keys share for which there is no room. They do not come back: whose they were is not known.
     Shared(u64),
     /// From the key's state in the table.
     Here(Receipt),
@@ -108,7 +108,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
     ///
     /// Less may come back, never more: only what is certain not to be handed out twice does. After a change of the quota it is
     /// nothing; and with many reservations outstanding, of this key or of others, it may be less if they do not come back in the
-    /// order in which they were made.
+    /// order in which they were made. What was taken of the state that keys share at a [full store](crate::AtCap::Share) does not
+    /// come back.
     pub fn settle(self, actual: u64) {
         let now = self.limiter.now();
         self.settle_at(actual, now);
@@ -118,7 +119,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
     pub fn settle_at(self, actual: u64, now: Tick) {
         match self.slot {
             Slot::Nothing => {}
-            Slot::Shared(cost) => self.limiter.settle_shared(cost, actual, now),
+            Slot::Shared(cost) => self.limiter.charge_shared(actual.saturating_sub(cost), now),
             Slot::Here(receipt) => {
                 let cost = receipt.claim.cost;
                 if actual < cost {
@@ -140,8 +141,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
     /// [`refund`](Self::refund) at an explicit time.
     pub fn refund_at(self, amount: u64, now: Tick) {
         match self.slot {
-            Slot::Nothing => {}
-            Slot::Shared(cost) => self.limiter.settle_shared(cost, cost.saturating_sub(amount), now),
+            Slot::Nothing | Slot::Shared(_) => {}
             Slot::Here(receipt) => {
                 let amount = amount.min(receipt.claim.cost);
                 self.limiter.give_back(self.print, receipt, amount, now);

@@ -62,20 +62,30 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         }
     }
 
-    /// Says what it really was that cost so much of the state that keys share.
-    pub(super) fn settle_shared(&self, cost: u64, actual: u64, now: Tick) {
-        let now = self.tick(now);
-        let mut rest = lock(&self.store.rest);
-        if actual > cost {
-            rest.charge(actual - cost, now);
-        } else {
-            rest.refund(cost - actual, now);
-        }
+    /// Charges the state that keys share.
+    pub(super) fn charge_shared(&self, extra: u64, now: Tick) {
+        lock(&self.store.rest).charge(extra, self.tick(now));
     }
 
-    /// Gives back `n` of which there is no receipt: see [`Algorithm::refund`](tollgate_core::Algorithm::refund). Nothing comes
-    /// back to a key that somebody waits for.
-    pub(crate) fn refund_at(&self, key: &K, n: u64, now: Tick) {
+    /// Gives back `n` of which there is no [reservation](crate::KeyedReservation), for what did not happen after all. What is
+    /// admitted in any span stays within the bound plus what was given back so in that span, and a key never becomes better than
+    /// a fresh one; a reservation is settled without that "plus". Nothing comes back to a key that somebody waits for.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{KeyedLimiter, ManualClock, Quota};
+    ///
+    /// let limiter = KeyedLimiter::<str>::builder(Quota::per_minute(10)).clock(ManualClock::new()).build();
+    /// assert!(limiter.allow_n("alice", 10));
+    /// limiter.refund("alice", 4); // it was answered from a cache
+    /// assert_eq!(limiter.remaining("alice"), 4);
+    /// ```
+    pub fn refund(&self, key: &K, n: u64) {
+        self.refund_at(key, n, self.now());
+    }
+
+    /// [`refund`](Self::refund) at an explicit time.
+    pub fn refund_at(&self, key: &K, n: u64, now: Tick) {
         let (print, now) = (self.store.seed.print(key), self.tick(now));
         let mut shard = self.store.free_shard(print);
         let comes_back = self.store.own_limiter(&mut shard, print, now).is_none()

@@ -147,6 +147,8 @@ struct Aside<A> {
     changes: Vec<Change<A>>,
     /// Keys that a gate has in hand.
     held: Vec<u64>,
+    /// The latest moment as of which a gate took something.
+    ahead: Tick,
     /// Those who were dropped and reported.
     reported: Evicted,
     /// The key in line that was last looked at by the way.
@@ -187,6 +189,7 @@ impl<A: Algorithm> Shard<A> {
                 quota,
                 changes: Vec::new(),
                 held: Vec::new(),
+                ahead: Tick::ZERO,
                 reported: Evicted::default(),
                 last_line: 0,
             }),

@@ -192,12 +192,6 @@ impl<A: Held> Rest<A> {
         }
     }
 
-    pub(super) fn refund(&mut self, amount: u64, now: Tick) {
-        if let Some(change) = self.algorithm.refund(&self.overflow, amount, now) {
-            self.algorithm.apply(&mut self.overflow, change);
-        }
-    }
-
     pub(super) fn set_quota(&mut self, quota: Quota, now: Tick, plans: &Plans<A>) {
         let new = plans.make(quota);
         self.overflow = self.algorithm.moved(&self.overflow, now, quota, &new);

@@ -100,13 +100,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             let quota = self.store.common.plans.get(plan).quota;
             let mut shard = self.store.free_shard(print);
             shard.set_plan(&self.store.common, print, plan, now);
-            // With the shard in hand: it must not go back into the table in between.
-            let wakers = self.store.lines.set_plan(print, plan, quota, now);
-            if wakers.is_some() {
+            let limiter = self.store.lines.set_plan(print, plan);
+            if limiter.is_some() {
                 shard.forget_claims(&self.store.common, print); // of before: their marks are of another plan
             }
-            drop(shard);
-            wake_all(wakers.unwrap_or_default());
+            drop(shard); // a gate may have the state in hand, and want the shard before it lets go
+            wake_all(limiter.map_or_else(Vec::new, |limiter| limiter.shared.retune(quota, now)));
             self.store.watchers.tell();
         }
     }

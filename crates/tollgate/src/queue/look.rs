@@ -55,7 +55,13 @@ impl<A: Held, C: Clock> Shared<A, C> {
     pub(super) fn behind_the_line(&self, queue: &mut Queue<A, C>, now: Tick, ask: Ask) -> Decision {
         let algorithm = self.project(queue, now);
         let tail = queue.tail.as_ref().expect("just projected");
-        algorithm.decide(tail, now, ask).decision
+        let decision = algorithm.decide(tail, now, ask).decision;
+        // Who stays though it may never be served leaves the tail as it is; nobody slips past it.
+        if decision.is_admitted() && ask.cost() > 0 {
+            Decision::refusal(decision.limit(), None)
+        } else {
+            decision
+        }
     }
 
     /// A copy of the state as it will be when everybody in line has been served.

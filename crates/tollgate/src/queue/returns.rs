@@ -75,7 +75,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         let Some(claim) = self.worth(&queue, claim, epoch) else {
             return;
         };
-        let back = GiveBack { claim, amount };
+        let back = GiveBack { claim, amount, ahead: self.ahead() };
         if self.generation.load(Ordering::Relaxed) == epoch.generation {
             let Some(fall) = self.cell.give_back(back, now) else {
                 return;

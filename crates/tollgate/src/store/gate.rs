@@ -4,13 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tollgate_core::Tick;
 
 use super::{Answer, Hit, Mode, Rule, Store, StoreError};
 use crate::clock::{Clock, DefaultClock};
+use crate::timer::Bell;
 
 /// Limits of a store that admit together or not at all, wherever the store keeps them.
 ///
@@ -131,7 +132,8 @@ impl<S: Store, const N: usize, C: Clock> Gate<S, N, C> {
     /// Waits until one of each may happen, for so long at most.
     ///
     /// Who is refused asks again when it was told to, and so do others, in this process and elsewhere: there is no line, and
-    /// who comes at the right moment is first. Callers of one process who should take turns wait for a
+    /// who comes at the right moment is first. A [leaky queue](crate::Kind::LeakyQueue) admits at once and says for how long to wait,
+    /// which is waited for whatever it is. Callers of one process who should take turns wait for a
     /// [`Limiter`](crate::Limiter) of its own before.
     ///
     /// # Errors
@@ -234,7 +236,7 @@ impl fmt::Display for Denied {
         match self {
             Self::ByLimit(answer) => match answer.retry_after() {
                 Some(wait) => write!(f, "a limit refuses it for another {wait:?}"),
-                None => f.write_str("a limit will never admit it: it costs more than the limit ever holds"),
+                None => f.write_str("a limit will never admit it: it costs more than the limit ever holds, or nothing comes back"),
             },
             Self::ByStore(_) => f.write_str("the store of the limits cannot tell"),
         }
@@ -254,13 +256,12 @@ impl Error for Denied {
 struct Sleep<'a, C> {
     clock: &'a C,
     until: Tick,
-    /// Who will be woken.
-    waker: Option<Waker>,
+    bell: Bell,
 }
 
 impl<'a, C: Clock> Sleep<'a, C> {
     fn new(clock: &'a C, until: Tick) -> Self {
-        Self { clock, until, waker: None }
+        Self { clock, until, bell: Bell::default() }
     }
 }
 
@@ -272,11 +273,9 @@ impl<C: Clock> Future for Sleep<'_, C> {
         if now >= self.until {
             return Poll::Ready(());
         }
-        let waker = context.waker();
-        if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            self.clock.timer().wake_after(self.until.since(now), waker.clone());
-            self.waker = Some(waker.clone());
-        }
+        let left = self.until.since(now);
+        let timer = self.clock.timer();
+        self.bell.ring_after(&*timer, left, context.waker());
         Poll::Pending
     }
 }

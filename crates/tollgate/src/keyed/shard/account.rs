@@ -45,7 +45,9 @@ impl<A: Algorithm> Shard<A> {
         let segment = &mut self.segments[number];
         let algorithm = algorithm_of(&self.algorithm, common, segment.plan(place));
         let state = segment.state_mut(place);
-        if let Some(change) = algorithm.give_back(state, GiveBack { claim, amount }, now) {
+        if let Some(change) =
+            algorithm.give_back(state, GiveBack { claim, amount, ahead: self.aside.ahead }, now)
+        {
             let fall = algorithm.fall(state, &change);
             algorithm.apply(state, change);
             segment.none_idle_before = Tick::ZERO;

@@ -94,7 +94,9 @@ impl<A: Algorithm> Shard<A> {
         }
         let every = self.segments[number].places();
         self.drop_idle(common, number, every, now);
-        if !self.segments[number].has_room() {
+        if self.segments[number].has_room() {
+            drop(self.shrink_if_sparse(common, number)); // nobody else may come by to do so
+        } else {
             self.resize(common, number, Segment::grow);
         }
         Ok(())

@@ -29,6 +29,16 @@ impl<A: Algorithm> Drawn<A> {
 }
 
 impl<A: Algorithm> Shard<A> {
+    /// The latest moment as of which a gate took something.
+    pub(crate) fn ahead(&self) -> Tick {
+        self.aside.ahead
+    }
+
+    /// Remembers that a gate took something as of that moment.
+    pub(crate) fn take_ahead(&mut self, moment: Tick) {
+        self.aside.ahead = self.aside.ahead.max(moment);
+    }
+
     /// Whether a gate has a key in hand. Then nobody else may do anything to it.
     pub(crate) fn is_held(&self, print: u64) -> bool {
         self.aside.held.contains(&print)
@@ -104,6 +114,7 @@ impl<A: Algorithm> Shard<A> {
     pub(crate) fn commit(&mut self, common: &Common<A>, print: u64, drawn: Drawn<A>) -> Option<Receipt> {
         let Drawn { plan, before, after, now, .. } = drawn;
         let (state, claim) = after?;
+        self.take_ahead(claim.act);
         let number = self.segments.number_of(print);
         if before.is_some() {
             let place = self.segments[number].find(print).expect("nobody moves a key that is held");

@@ -60,7 +60,11 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Answers the table that is not needed any more, if there is one.
-    fn shrink_if_sparse(&mut self, common: &Common<A>, number: usize) -> Option<Segment<A::State>> {
+    pub(super) fn shrink_if_sparse(
+        &mut self,
+        common: &Common<A>,
+        number: usize,
+    ) -> Option<Segment<A::State>> {
         let is_alone = self.segments.len() == 1;
         let is_sparse = self.segments[number].is_sparse(is_alone);
         is_sparse.then(|| self.resize(common, number, |segment| segment.shrink(is_alone)))
