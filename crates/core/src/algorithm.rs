@@ -98,6 +98,14 @@ pub trait Algorithm: Clone + fmt::Debug {
         0
     }
 
+    /// Whether nothing was taken after `claim`, so that giving back all of it leaves the state as if it had never been made. If
+    /// nothing else has come back since either, those before it need not hear of it, and that the state [fell](Self::fall) is not
+    /// added up: whatever lies below lies where it did.
+    fn is_last(&self, state: &Self::State, claim: &Claim) -> bool {
+        let _ = (state, claim);
+        false
+    }
+
     /// The claim as it stands after the state fell by `fallen` since it was made; `None` if nothing is left of it.
     fn lowered(&self, claim: Claim, fallen: u64) -> Option<Claim> {
         let _ = fallen;

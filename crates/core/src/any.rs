@@ -312,6 +312,10 @@ impl Algorithm for AnyAlgorithm {
         }
     }
 
+    fn is_last(&self, state: &AnyState, claim: &Claim) -> bool {
+        with_inner!(self, state, |algorithm, state, wrap| algorithm.is_last(state, claim))
+    }
+
     fn lowered(&self, claim: Claim, fallen: u64) -> Option<Claim> {
         with_inner!(self, &AnyState::Fresh, |algorithm, _state, wrap| algorithm.lowered(claim, fallen))
     }

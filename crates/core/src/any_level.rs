@@ -139,6 +139,10 @@ impl Algorithm for AnyLevel {
         each!(self, curve => curve.fall(level, next))
     }
 
+    fn is_last(&self, level: &u64, claim: &Claim) -> bool {
+        each!(self, curve => curve.is_last(level, claim))
+    }
+
     fn lowered(&self, claim: Claim, fallen: u64) -> Option<Claim> {
         each!(self, curve => curve.lowered(claim, fallen))
     }

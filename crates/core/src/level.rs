@@ -285,6 +285,10 @@ impl<C: Curve> Algorithm for C {
         level.saturating_sub(*next)
     }
 
+    fn is_last(&self, level: &u64, claim: &Claim) -> bool {
+        *level == claim.mark
+    }
+
     fn lowered(&self, claim: Claim, fallen: u64) -> Option<Claim> {
         if C::COMMUTES {
             return Some(claim);

@@ -126,10 +126,13 @@ impl<A: Algorithm> Subject for Held<A> {
         let Some(claim) = self.algorithm.lowered(claim, self.fallen - fallen) else {
             return;
         };
+        let is_undone =
+            self.fallen == fallen && amount >= claim.cost && self.algorithm.is_last(&self.state, &claim);
         if let Some(change) =
             self.algorithm.give_back(&self.state, GiveBack { claim, amount, ahead: now }, now)
         {
-            self.fallen += self.algorithm.fall(&self.state, &change);
+            let fall = self.algorithm.fall(&self.state, &change);
+            self.fallen += if is_undone { 0 } else { fall };
             self.algorithm.apply(&mut self.state, change);
         }
     }

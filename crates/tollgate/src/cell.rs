@@ -196,7 +196,7 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
     fn snapshot(&self) -> (A, A::State);
 
     /// Gives back what can be: how far the state [fell](Algorithm::fall), or `None` if nothing could be.
-    fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64>;
+    fn give_back(&self, back: GiveBack, now: Tick) -> Option<Fall>;
 
     /// Takes a claim back as if it had never been made: the state falls by as much as it rose. Only if nothing was taken or
     /// given back since; whether it was so.
@@ -222,6 +222,15 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
 
     /// Changes the quota.
     fn retune(&self, now: Tick, quota: Quota) -> Retuned<A>;
+}
+
+/// How far a state came down.
+#[derive(Clone, Copy, Debug)]
+pub struct Fall {
+    /// How far.
+    pub by: u64,
+    /// Whether it was the [last](Algorithm::is_last) that was taken.
+    pub was_last: bool,
 }
 
 /// A change of quota: what was, and what is now.

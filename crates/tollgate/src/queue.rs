@@ -59,13 +59,30 @@ struct Queue<A: Held, C> {
     /// How many of them still wait.
     waiting: usize,
     /// The state as it will be when everybody in line has been served, if somebody asked.
-    tail: Option<A::State>,
+    tail: Option<Tail<A::State>>,
     /// The alarm that counts, and when it rings.
     alarm: Option<(Arc<Alarm<A, C>>, Tick)>,
     /// The latest changes of quota, so that older claims can still be given back.
     changes: VecDeque<Change<A>>,
     /// What may go to turns that lay unseen for long.
     spare: Spare,
+}
+
+/// What comes after everybody in line, as it is known from `at` until the head is due.
+#[derive(Clone, Debug)]
+struct Tail<S> {
+    state: S,
+    at: Tick,
+    until: Tick,
+}
+
+impl<A: Held, C> Queue<A, C> {
+    /// Forgets those who gave up or were turned away, if they are too many.
+    fn tidy(&mut self) {
+        if self.line.len() > 2 * self.waiting + 64 {
+            self.line.retain(|other| other.is_waiting());
+        }
+    }
 }
 
 /// How late a timer may ring for a turn to count as in time. Later than that, whoever set a deadline has given up.
@@ -286,18 +303,29 @@ impl<A: Held, C: Clock> Shared<A, C> {
     /// Lines up, or says why not.
     pub(crate) fn line_up(self: &Arc<Self>, waiter: &Arc<Waiter>, now: Tick) -> Result<(), WaitError> {
         let mut queue = lock(&self.queue);
+        // The alarm may be late: whoever is due goes first.
+        let is_late = queue.alarm.as_ref().is_some_and(|(_, due)| *due <= now);
+        let served =
+            if is_late && queue.waiting > 0 { self.pass(&mut queue, now) } else { Served::default() };
         let may_line_up = self.may_line_up(&mut queue, waiter, now);
         if may_line_up.is_err() && queue.waiting == 0 {
             queue.tail = None; // with nobody in line the state changes without the lock
         }
-        may_line_up?;
-        queue.line.push_back(Arc::clone(waiter));
-        queue.waiting += 1;
-        if queue.waiting == 1 {
-            self.cell.shut();
-            self.serve(queue, now);
+        if may_line_up.is_ok() {
+            queue.line.push_back(Arc::clone(waiter));
+            queue.waiting += 1;
+            if queue.waiting == 1 {
+                self.cell.shut();
+                let more = self.pass(&mut queue, now);
+                drop(queue);
+                self.tell(served);
+                self.tell(more);
+                return Ok(());
+            }
         }
-        Ok(())
+        drop(queue);
+        self.tell(served);
+        may_line_up
     }
 
     fn may_line_up(&self, queue: &mut Queue<A, C>, waiter: &Waiter, now: Tick) -> Result<(), WaitError> {
@@ -314,8 +342,9 @@ impl<A: Held, C: Clock> Shared<A, C> {
         // Without a deadline the rest need not be known, unless nobody is in line: then it may be that nothing ever comes.
         if waiter.deadline < Tick::MAX || queue.tail.is_some() || queue.waiting == 0 {
             let algorithm = self.project(queue, now);
+            let is_first = queue.waiting == 0;
             let tail = queue.tail.as_mut().expect("just projected");
-            let step = algorithm.decide(tail, now, Ask::whenever(waiter.cost));
+            let step = algorithm.decide(&tail.state, now, Ask::whenever(waiter.cost));
             if step.decision.is_never() {
                 return Err(WaitError::Never { cost: waiter.cost, limit: step.decision.limit() });
             }
@@ -324,7 +353,10 @@ impl<A: Held, C: Clock> Shared<A, C> {
                 return Err(WaitError::TooLate { would_take: delay });
             }
             if let Some(change) = step.change {
-                algorithm.apply(tail, change);
+                algorithm.apply(&mut tail.state, change);
+            }
+            if is_first {
+                tail.until = now + delay;
             }
         }
         Ok(())
@@ -338,13 +370,11 @@ impl<A: Held, C: Clock> Shared<A, C> {
             Phase::Waiting(_) => {
                 queue.waiting -= 1;
                 queue.tail = None;
-                if queue.line.len() > 2 * queue.waiting + 64 {
-                    queue.line.retain(|other| other.is_waiting());
-                }
+                queue.tidy();
                 self.serve(queue, now);
             }
             Phase::Granted(grant) => self.hand_on(queue, grant, now),
-            Phase::Refused(_) | Phase::Gone => {}
+            Phase::Refused(_) | Phase::Gone => drop(queue), // whoever is told may ask
         }
         self.watchers.tell();
     }
@@ -363,14 +393,14 @@ impl<A: Held, C: Clock> Shared<A, C> {
         }
         let next = queue.line.pop_front().expect("somebody is there whom it fits");
         let grant = Grant { claim: Some(Claim { act: now, ..claim }), ..grant };
-        let wakers = next.resolve(Phase::Granted(grant)).into_iter().collect();
+        let mut wakers: Vec<Waker> = next.resolve(Phase::Granted(grant)).into_iter().collect();
         queue.waiting -= 1;
         queue.tail = None;
-        if queue.waiting == 0 {
-            self.cell.open();
-        }
+        // Whoever is the head now may cost less, and be due before the alarm that was set.
+        let mut served = self.pass(&mut queue, now);
         drop(queue);
-        wake_all(wakers);
+        wakers.append(&mut served.wakers);
+        self.tell(Served { wakers, ..served });
     }
 
     fn may_hand_on(&self, queue: &mut Queue<A, C>, claim: Claim, epoch: Epoch, now: Tick) -> bool {
@@ -378,7 +408,8 @@ impl<A: Held, C: Clock> Shared<A, C> {
             return false; // something stands on a floor that is not known here
         }
         let standing = self.cell.standing(now);
-        let Some(worth) = self.worth(queue, claim, epoch) else {
+        // Of a claim from before a change of quota, time may have restored a part by then.
+        let Some(worth) = self.worth(queue, claim, epoch).filter(|worth| worth.cost == claim.cost) else {
             return false;
         };
         let holds_all = self.cell.holds_all(worth, now);
@@ -387,6 +418,9 @@ impl<A: Held, C: Clock> Shared<A, C> {
         }
         if queue.spare.use_for(claim, standing, now) {
             return true;
+        }
+        if queue.spare.bars(worth) {
+            return false;
         }
         queue.spare.forget();
         holds_all
@@ -411,8 +445,8 @@ impl<A: Held, C: Clock> Shared<A, C> {
     pub(crate) fn retune(self: &Arc<Self>, quota: Quota, now: Tick) -> Vec<Waker> {
         let mut queue = lock(&self.queue);
         queue.quota = quota;
-        queue.spare.forget();
         let retuned = self.cell.retune(now, quota);
+        queue.spare.retuned(self.cell.standing(now));
         if queue.changes.len() == CHANGES_KEPT {
             queue.changes.pop_front();
         }
@@ -473,6 +507,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
                 (None, None) => {}
             }
         }
+        queue.tidy();
         refused
     }
 
@@ -516,6 +551,14 @@ impl<A: Held, C: Clock> Shared<A, C> {
             let Taken { decision, claim } = self.cell.take(now, Ask::now(head.cost));
             if !decision.is_allowed() {
                 if let Some(wait) = decision.retry_after() {
+                    if now + wait > head.deadline + FORGIVEN {
+                        // Somebody took ahead of it unseen, or those before it were served late.
+                        served
+                            .turn_away(head, WaitError::TooLate { would_take: now.since(head.since) + wait });
+                        queue.waiting -= 1;
+                        queue.tail = None;
+                        continue;
+                    }
                     let pause = if served.cost > 0 { self.pause(&decision) } else { Duration::ZERO };
                     self.set_alarm(queue, now, wait.max(pause));
                 }

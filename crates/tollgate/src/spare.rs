@@ -22,6 +22,8 @@ use crate::cell::Standing;
 pub(crate) struct Spare {
     /// `None` if it did not keep it at the last take.
     kept: Option<Kept>,
+    /// The level when the last turn was handed on late.
+    late_at: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,19 @@ impl Spare {
             return false;
         }
         (kept.late, kept.last) = (late, kept.last.max(now));
+        self.late_at = Some(standing.level);
         true
+    }
+
+    /// Whether something was handed on late since `claim` was made: together with that, it may come back only as far as the distance is kept.
+    pub(crate) fn bars(&self, claim: Claim) -> bool {
+        self.late_at.is_some_and(|level| claim.mark <= level)
+    }
+
+    /// The limit changed, and with it the level.
+    pub(crate) fn retuned(&mut self, standing: Option<Standing>) {
+        self.kept = None;
+        self.late_at = self.late_at.and(standing.map(|standing| standing.level));
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use loom::future::block_on;
@@ -19,6 +19,7 @@ use tollgate::{
 #[derive(Clone, Debug, Default)]
 struct Still {
     alarms: Arc<Mutex<Vec<Waker>>>,
+    delays: Arc<Mutex<Vec<Duration>>>,
 }
 
 impl Clock for Still {
@@ -36,7 +37,8 @@ impl Clock for Still {
 }
 
 impl Timer for Still {
-    fn wake_after(&self, _delay: Duration, waker: Waker) {
+    fn wake_after(&self, delay: Duration, waker: Waker) {
+        self.delays.lock().unwrap().push(delay);
         self.alarms.lock().unwrap().push(waker);
     }
 }
@@ -624,5 +626,35 @@ fn nobody_is_left_in_line_though_a_slot_is_free() {
         // One of three is left for this one, whatever the other does.
         assert!(block_on(async { slots.acquire().await.map(drop) }).is_ok());
         drop(thread.join().unwrap());
+    });
+}
+
+/// Whoever has an hour, and would have to wait for two, is refused: at once, or when somebody goes ahead of it.
+#[test]
+fn a_deadline_is_kept_though_somebody_reserves_ahead_of_it() {
+    loom::model(|| {
+        let hour = Duration::from_secs(3_600);
+        let clock = Still::default();
+        let limiter: Bucket = Limiter::builder(per_hour(1)).clock(clock.clone()).build();
+        assert!(limiter.allow_at(Tick::ZERO));
+        let other = limiter.clone();
+        let thread = thread::spawn(move || {
+            drop(other.reserve_n_at(1, Tick::ZERO).unwrap());
+        });
+        let mut wait = Box::pin(limiter.wait().within(hour));
+        let mut context = Context::from_waker(Waker::noop());
+        let first = wait.as_mut().poll(&mut context);
+        thread.join().unwrap();
+        let told = match first {
+            Poll::Ready(_) => true,
+            Poll::Pending => wait.as_mut().poll(&mut context).is_ready(),
+        };
+        if !told {
+            let earliest = clock.delays.lock().unwrap().iter().min().copied();
+            assert!(
+                earliest.is_some_and(|delay| delay <= hour),
+                "it waits, and the alarm rings after {earliest:?}"
+            );
+        }
     });
 }

@@ -7,7 +7,7 @@ use tollgate_core::{
 
 use super::atomic::LevelPlan;
 use super::locked::LockedPlan;
-use super::{AtomicCell, Cell, LockedCell, One, Prepared, Retuned, Standing, Taken, Taking};
+use super::{AtomicCell, Cell, Fall, LockedCell, One, Prepared, Retuned, Standing, Taken, Taking};
 
 /// A cell for any algorithm: atomic where one word is enough, locked otherwise.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ impl Cell<AnyAlgorithm> for AnyCell {
         }
     }
 
-    fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64> {
+    fn give_back(&self, back: GiveBack, now: Tick) -> Option<Fall> {
         each!(self, cell => cell.give_back(back, now))
     }
 

@@ -29,7 +29,7 @@ use tollgate_core::{
     Algorithm, Ask, Band, CLOSED, CURVE_WORDS, Claim, Curve, Decision, GiveBack, HELD, Quota, Step, Tick,
 };
 
-use super::{Cell, Held, One, Prepared, Retuned, Standing, Taken, Taking};
+use super::{Cell, Fall, Held, One, Prepared, Retuned, Standing, Taken, Taking};
 use crate::sync::{AtomicU64, Ordering, fence, give_way};
 
 /// A cell for algorithms whose state is one word: lock-free, and a refusal writes nothing.
@@ -432,12 +432,12 @@ where
         (self.curve.0.read(), self.level())
     }
 
-    fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64> {
+    fn give_back(&self, back: GiveBack, now: Tick) -> Option<Fall> {
         let fall = self.exclusively(|curve, level| {
             let next = curve.returned(level, back, now);
-            (next, next.map(|next| level - next))
+            (next, next.map(|next| Fall { by: level - next, was_last: curve.is_last(&level, &back.claim) }))
         })?;
-        self.curve.0.fallen.fetch_add(fall, Ordering::Relaxed);
+        self.curve.0.fallen.fetch_add(fall.by, Ordering::Relaxed);
         Some(fall)
     }
 

@@ -28,7 +28,7 @@ use tollgate_core::{
 
 use super::atomic::{AtomicCell, LevelPlan};
 use super::lanes::{Filled, Lanes};
-use super::{Cell, One, Prepared, Retuned, Standing, Taken};
+use super::{Cell, Fall, One, Prepared, Retuned, Standing, Taken};
 use crate::sync::{AtomicU64, Ordering};
 
 /// A cell for a token bucket with tokens out on lease.
@@ -238,7 +238,7 @@ impl Cell<Sharded> for LeasedCell {
         (self.algorithm(), Stock { level, leased: self.lanes.tokens() })
     }
 
-    fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64> {
+    fn give_back(&self, back: GiveBack, now: Tick) -> Option<Fall> {
         self.bucket.give_back(back, now)
     }
 

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Algorithm, Ask, Claim, Decision, GiveBack, Quota, Tick};
 
-use super::{Cell, Held, Prepared, Retuned, Taken, Taking};
+use super::{Cell, Fall, Held, Prepared, Retuned, Taken, Taking};
 use crate::sync::{Mutex, MutexGuard, give_way, lock};
 
 /// A cell for algorithms whose state is more than a word.
@@ -151,7 +151,9 @@ impl<A: Held> Cell<A> for LockedCell<A> {
     }
 
     fn put(&self, state: A::State) {
-        lock(&self.inner).state = state;
+        let mut inner = self.enter();
+        inner.state = state;
+        inner.version += 1;
     }
 
     fn snapshot(&self) -> (A, A::State) {
@@ -159,12 +161,13 @@ impl<A: Held> Cell<A> for LockedCell<A> {
         (inner.algorithm.clone(), inner.state.clone())
     }
 
-    fn give_back(&self, back: GiveBack, now: Tick) -> Option<u64> {
+    fn give_back(&self, back: GiveBack, now: Tick) -> Option<Fall> {
         let mut inner = self.enter();
         let change = inner.algorithm.give_back(&inner.state, back, now)?;
         let fall = inner.algorithm.fall(&inner.state, &change);
+        let was_last = inner.algorithm.is_last(&inner.state, &back.claim);
         inner.write(Some(change));
-        Some(fall)
+        Some(Fall { by: fall, was_last })
     }
 
     /// Not needed: these states keep each claim at its moment, and lose nothing by giving it back.

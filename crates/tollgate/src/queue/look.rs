@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Ask, Decision, Tick};
 
-use super::{FORGIVEN, Queue, Shared};
+use super::{FORGIVEN, Queue, Shared, Tail};
 use crate::cell::{Cell, Held};
 use crate::clock::Clock;
 use crate::sync::lock;
@@ -55,7 +55,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
     pub(super) fn behind_the_line(&self, queue: &mut Queue<A, C>, now: Tick, ask: Ask) -> Decision {
         let algorithm = self.project(queue, now);
         let tail = queue.tail.as_ref().expect("just projected");
-        let decision = algorithm.decide(tail, now, ask).decision;
+        let decision = algorithm.decide(&tail.state, now, ask).decision;
         // Who stays though it may never be served leaves the tail as it is; nobody slips past it.
         if decision.is_admitted() && ask.cost() > 0 {
             Decision::refusal(decision.limit(), None)
@@ -69,19 +69,22 @@ impl<A: Held, C: Clock> Shared<A, C> {
         let mut queue = lock(&self.queue);
         let algorithm = self.project(&mut queue, now);
         let tail = if queue.waiting == 0 { queue.tail.take() } else { queue.tail.clone() };
-        (algorithm, tail.expect("just projected"))
+        (algorithm, tail.expect("just projected").state)
     }
 
     /// Makes sure that the tail is known.
     pub(super) fn project(&self, queue: &mut Queue<A, C>, now: Tick) -> A {
-        if queue.tail.is_some() {
+        // Before the head is due the moment does not matter; after it, those in line take later than was foreseen.
+        if queue.tail.as_ref().is_some_and(|tail| tail.at <= now && now < tail.until) {
             return self.cell.algorithm();
         }
         let (algorithm, mut state) = self.cell.snapshot();
+        let mut until = None;
         for waiter in queue.line.iter().filter(|waiter| waiter.is_waiting()) {
-            let _ = algorithm.step(&mut state, now, Ask::whenever(waiter.cost));
+            let decision = algorithm.step(&mut state, now, Ask::whenever(waiter.cost));
+            until = until.or(Some(if decision.is_admitted() { now + decision.delay() } else { Tick::MAX }));
         }
-        queue.tail = Some(state);
+        queue.tail = Some(Tail { state, at: now, until: until.unwrap_or(Tick::MAX) });
         algorithm
     }
 }

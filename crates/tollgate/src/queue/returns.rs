@@ -53,7 +53,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         // Without a return or a new quota in between, claims lie on each other in the order in which they were made, and those
         // below the topmost need not hear that it is gone: so `fallen` stays.
         let Epoch { fallen, generation } = self.epoch();
-        let is_whole = fallen == epoch.fallen && generation == epoch.generation;
+        let is_whole = fallen == epoch.fallen && generation == epoch.generation && !queue.spare.bars(claim);
         if is_whole && self.cell.undo(claim, rise) {
             queue.tail = None;
             queue.spare.forget();
@@ -75,12 +75,21 @@ impl<A: Held, C: Clock> Shared<A, C> {
         let Some(claim) = self.worth(&queue, claim, epoch) else {
             return;
         };
+        let keeps_distance =
+            || self.cell.standing(now).is_some_and(|standing| standing.would_keep_distance(claim));
+        if queue.spare.bars(claim) && !keeps_distance() {
+            return;
+        }
+        let is_untouched = self.fallen.load(Ordering::Relaxed) == epoch.fallen;
         let back = GiveBack { claim, amount, ahead: self.ahead() };
         if self.generation.load(Ordering::Relaxed) == epoch.generation {
             let Some(fall) = self.cell.give_back(back, now) else {
                 return;
             };
-            self.fallen.fetch_add(fall, Ordering::AcqRel);
+            // Those below the topmost need not hear that it is gone: see `undo`.
+            if !(fall.was_last && is_untouched && amount >= claim.cost) {
+                self.fallen.fetch_add(fall.by, Ordering::AcqRel);
+            }
         } else {
             self.cell.give_back_carried(back, now);
         }

@@ -42,15 +42,17 @@ impl<A: Algorithm> Shard<A> {
         let Some(claim) = self.worth(common, print, receipt, self.segments[number].plan(place)) else {
             return;
         };
+        let is_untouched = receipt.account == account(self.accounts.as_deref(), print);
         let segment = &mut self.segments[number];
         let algorithm = algorithm_of(&self.algorithm, common, segment.plan(place));
         let state = segment.state_mut(place);
-        if let Some(change) =
-            algorithm.give_back(state, GiveBack { claim, amount, ahead: self.aside.ahead }, now)
-        {
-            let fall = algorithm.fall(state, &change);
-            algorithm.apply(state, change);
-            segment.none_idle_before = Tick::ZERO;
+        let back = GiveBack { claim, amount, ahead: self.aside.ahead };
+        let Some(change) = algorithm.give_back(state, back, now) else { return };
+        let is_undone = is_untouched && amount >= claim.cost && algorithm.is_last(state, &claim);
+        let fall = algorithm.fall(state, &change);
+        algorithm.apply(state, change);
+        segment.none_idle_before = Tick::ZERO;
+        if !is_undone {
             self.fell(common, print, fall);
         }
     }

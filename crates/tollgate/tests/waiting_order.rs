@@ -1,0 +1,290 @@
+//! What a limiter promises to those who wait, whatever comes in between: turns that nobody picks up, changes of quota, late alarms,
+//! looks ahead, returns in any order.
+#![cfg(not(loom))]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tollgate::{Clock, Limiter, ManualClock, Quota, Reservation, Tick, Timer, TokenBucket, Wait, WaitError};
+use tollgate_sim::history::{Operation, largest_excess};
+
+type Bucket = Limiter<TokenBucket, ManualClock>;
+type Outcome = Result<Reservation<TokenBucket, ManualClock>, WaitError>;
+
+fn bucket(quota: Quota) -> (Bucket, ManualClock) {
+    let clock = ManualClock::new();
+    (Limiter::builder(quota).clock(clock.clone()).build(), clock)
+}
+
+fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn at_ms(ms: u64) -> Tick {
+    Tick::ZERO + millis(ms)
+}
+
+struct Waiting<'a> {
+    future: Pin<Box<Wait<'a, TokenBucket, ManualClock>>>,
+    woken: Arc<Counter>,
+}
+
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl<'a> Waiting<'a> {
+    fn new(wait: Wait<'a, TokenBucket, ManualClock>) -> Self {
+        let mut waiting = Self { future: Box::pin(wait), woken: Arc::default() };
+        assert!(waiting.poll().is_none(), "nothing is to be had yet");
+        waiting
+    }
+    fn poll(&mut self) -> Option<Outcome> {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        match self.future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        }
+    }
+    fn was_woken(&self) -> bool {
+        self.woken.0.load(Ordering::SeqCst) > 0
+    }
+    fn granted(&mut self) -> bool {
+        self.was_woken() && self.poll().is_some_and(|outcome| outcome.is_ok())
+    }
+}
+
+/// A bucket of four.
+#[test]
+fn a_turn_handed_on_after_a_change_of_quota_is_not_worth_more_than_is_left_of_it() {
+    let quota = Quota::per_second(4).burst(4);
+    let (limiter, clock) = bucket(quota);
+    assert!(limiter.allow_n(4));
+    let first = Waiting::new(limiter.wait_n(4));
+    let mut second = Waiting::new(limiter.wait_n(4));
+    clock.advance(millis(1_000));
+    assert!(first.was_woken(), "granted, not seen");
+    clock.advance(millis(500)); // two of the four are back
+    limiter.set_quota(quota); // the same
+    drop(first);
+    let mut history = Vec::new();
+    if let Some(Ok(turn)) = second.poll() {
+        history.push(Operation::at(turn.act_time().as_nanos(), 4));
+    }
+    while limiter.allow() {
+        history.push(Operation::at(clock.now().as_nanos(), 1));
+    }
+    let worst = largest_excess(quota, &history).unwrap();
+    assert!(!worst.is_violation(), "{worst:?} {history:?}");
+}
+
+#[test]
+fn whoever_comes_after_a_turn_that_was_handed_on_is_served_on_time() {
+    let (limiter, clock) = bucket(Quota::per_second(10).burst(5));
+    assert!(limiter.allow_n(5));
+    let first = Waiting::new(limiter.wait_n(5));
+    let mut second = Waiting::new(limiter.wait_n(5));
+    let mut small = Waiting::new(limiter.wait_n(1));
+    clock.advance(millis(500));
+    assert!(first.was_woken());
+    drop(first);
+    assert!(second.granted(), "handed on");
+    clock.advance(millis(100)); // one is there
+    assert_eq!(limiter.peek_within(1, Duration::MAX).delay(), millis(100), "the small one counted as served");
+    assert!(small.granted(), "late: next alarm at {:?}", clock.next_due());
+}
+
+#[test]
+fn a_look_ahead_changes_nobodys_deadline() {
+    let (limiter, _clock) = bucket(Quota::per_second(1).burst(1));
+    assert!(limiter.allow());
+    let gone = Waiting::new(limiter.wait());
+    let _a = Waiting::new(limiter.wait());
+    let _b = Waiting::new(limiter.wait());
+    drop(gone);
+    let before = limiter.check().retry_after();
+    drop(Waiting::new(limiter.wait())); // somebody gives up
+    let _ = limiter.peek_at(at_ms(1_000_000)); // a look, which takes nothing
+    assert_eq!(limiter.check().retry_after(), before);
+    let mut wait = Box::pin(limiter.wait().within(Duration::from_secs(10)));
+    let polled = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "{:?}", polled);
+}
+
+#[test]
+fn a_look_says_what_a_check_then_says_though_the_alarm_is_late() {
+    let (limiter, clock) = bucket(Quota::per_second(1).burst(1));
+    assert!(limiter.allow());
+    let _a = Waiting::new(limiter.wait());
+    let _b = Waiting::new(limiter.wait().within(Duration::from_secs(60)));
+    clock.set(at_ms(10_000)); // nothing has rung yet
+    let seen = limiter.peek();
+    let told = limiter.check();
+    assert_eq!(seen, told);
+}
+
+#[test]
+fn a_deadline_is_judged_right_though_the_alarm_is_late() {
+    let (limiter, clock) = bucket(Quota::per_second(1).burst(1));
+    assert!(limiter.allow());
+    let _a = Waiting::new(limiter.wait());
+    let _b = Waiting::new(limiter.wait());
+    let _ = limiter.check(); // projects
+    clock.set(at_ms(10_000)); // nothing has rung yet
+    let mut wait = Box::pin(limiter.wait().within(Duration::ZERO));
+    let polled = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Err(WaitError::TooLate { .. }))), "{polled:?}");
+}
+
+#[test]
+fn a_full_queue_whose_head_is_due_has_room() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder(Quota::per_second(1)).clock(clock.clone()).longest_queue(1).build();
+    assert!(limiter.allow());
+    let _a = Waiting::new(limiter.wait());
+    clock.set(at_ms(1_500));
+    let mut wait = Box::pin(limiter.wait());
+    let polled = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "{polled:?}");
+}
+
+/// A reservation goes ahead of it.
+#[test]
+fn nobody_waits_longer_than_until_its_deadline() {
+    let (limiter, clock) = bucket(Quota::per_hour(1).burst(1));
+    assert!(limiter.allow());
+    let hour = Duration::from_secs(3_600);
+    let _a = Waiting::new(limiter.wait());
+    let mut b = Waiting::new(limiter.wait().within(2 * hour));
+    clock.set(Tick::ZERO + hour + hour / 2); // the machine slept for half an hour
+    clock.advance(Duration::ZERO);
+    let known = b.was_woken(); // B can be had at 2:30 at the earliest, and has time until 2:00
+    clock.advance_to(Tick::ZERO + 2 * hour + millis(10));
+    assert!(b.was_woken(), "known at once: {known}; not even told ten milliseconds after its deadline");
+}
+
+/// A waker that asks the limiter.
+struct Asks(Bucket, Mutex<Option<mpsc::Sender<usize>>>);
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        let waiting = self.0.waiting();
+        if let Some(tell) = self.1.lock().unwrap().as_ref() {
+            let _ = tell.send(waiting);
+        }
+    }
+}
+
+#[test]
+fn whoever_is_woken_may_ask_the_limiter_at_once() {
+    let (limiter, _clock) = bucket(Quota::per_hour(1).burst(1));
+    let other = Limiter::builder(Quota::per_hour(1)).clock(limiter.clock().clone()).build();
+    assert!(limiter.allow());
+    let (tell, told) = mpsc::channel();
+    let asks = Arc::new(Asks(limiter.clone(), Mutex::new(None)));
+    let waker = Waker::from(Arc::clone(&asks));
+    std::thread::spawn(move || {
+        let gate = limiter.and(&other);
+        let hasty = Waiting::new(limiter.wait().within(Duration::from_secs(3_600)));
+        let mut at_gate = Box::pin(gate.wait());
+        assert!(at_gate.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        limiter.charge(1); // hasty is turned away, and the gate told
+        assert!(hasty.was_woken());
+        assert!(at_gate.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        *asks.1.lock().unwrap() = Some(tell);
+        drop(hasty); // before it saw that it was
+        std::mem::forget(at_gate);
+        std::mem::forget(gate);
+    });
+    assert_ne!(told.recv_timeout(Duration::from_secs(5)), Err(mpsc::RecvTimeoutError::Timeout), "it hangs");
+}
+
+#[test]
+fn a_locked_cell_that_was_put_is_not_the_one_that_was_prepared() {
+    use tollgate::cell::{Cell, LockedCell};
+    use tollgate::{Ask, SlidingCounter};
+    let cell = LockedCell::new(SlidingCounter::new(Quota::per_second(10)));
+    let _ = cell.take(Tick::ZERO, Ask::now(5));
+    let prepared = cell.quick_prepare(Tick::ZERO, Ask::now(1)).unwrap();
+    cell.put(Default::default());
+    let plan = prepared.taking.unwrap().plan;
+    let held = cell.hold(&plan);
+    if held {
+        cell.commit(plan);
+    }
+    let remaining = cell.quick_peek(Tick::ZERO, Ask::now(0)).unwrap().remaining();
+    assert!(!held, "and {remaining} are left of ten");
+}
+
+#[test]
+fn slots_that_nobody_has_been_promised_on_top_of_come_back() {
+    let (limiter, _clock) = bucket(Quota::per_second(1).burst(1));
+    assert!(limiter.allow());
+    let reserved: Vec<_> = (0..30).map(|_| limiter.reserve_n(1).unwrap()).collect();
+    for newest in reserved.into_iter().rev() {
+        newest.cancel();
+    }
+    assert_eq!(limiter.check().retry_after(), Some(Duration::from_secs(1)));
+}
+
+#[test]
+fn two_slots_come_back_newest_first() {
+    let (limiter, _clock) = bucket(Quota::per_second(1).burst(1));
+    assert!(limiter.allow());
+    let (first, second) = (limiter.reserve_n(1).unwrap(), limiter.reserve_n(1).unwrap());
+    second.cancel();
+    first.cancel(); // nobody was promised anything on top of it
+    assert_eq!(limiter.check().retry_after(), Some(Duration::from_secs(1)));
+}
+
+/// Four turns lie unseen, one of them for long; all are dropped at one moment.
+fn late_and_in_time(returned: impl Fn(&mut Waiting<'_>)) -> (Quota, Vec<Operation>) {
+    let quota = Quota::per_second(4).burst(4);
+    let (limiter, clock) = bucket(quota);
+    assert!(limiter.allow_n(4));
+    let mut line: Vec<_> = (0..20).map(|_| Some(Waiting::new(limiter.wait()))).collect();
+    let mut history = Vec::new();
+    for (index, one) in line.iter_mut().enumerate().take(8) {
+        clock.advance(millis(250));
+        assert!(one.as_ref().unwrap().was_woken());
+        if ![1, 5, 6, 7].contains(&index) {
+            let turn = one.take().unwrap().poll().unwrap().unwrap();
+            history.push(Operation::at(turn.act_time().as_nanos(), 1));
+        }
+    }
+    clock.advance(millis(125));
+    drop(line[1].take()); // granted at 500, and it is 2125: goes to the next, late
+    for one in &mut line[5..8] {
+        returned(one.as_mut().unwrap());
+        drop(one.take());
+    }
+    clock.advance(millis(125));
+    for one in line[8..].iter_mut().flatten() {
+        if let Some(Ok(turn)) = one.poll() {
+            history.push(Operation::at(turn.act_time().as_nanos(), 1));
+        }
+    }
+    (quota, history)
+}
+
+#[test]
+fn turns_that_are_dropped_late_and_in_time_keep_the_bound_together() {
+    let (quota, history) = late_and_in_time(|_| ());
+    let worst = largest_excess(quota, &history).unwrap();
+    assert!(!worst.is_violation(), "{worst:?}");
+}
+
+#[test]
+fn turns_that_are_dropped_late_and_reservations_that_come_back_keep_the_bound_together() {
+    let (quota, history) = late_and_in_time(|one| one.poll().unwrap().unwrap().settle(0));
+    let worst = largest_excess(quota, &history).unwrap();
+    assert!(!worst.is_violation(), "{worst:?}");
+}
