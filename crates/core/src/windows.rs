@@ -34,12 +34,14 @@ pub(crate) struct Windows {
     phase_ns: u64,
     /// How much time had passed there since the moment that windows are aligned to.
     age_ns: u64,
+    /// How much of its window was used when these began to be in force: it may be more than the count.
+    most: u64,
 }
 
 impl Windows {
     pub(crate) const fn of(quota: Quota) -> Self {
         let (count, period_ns) = (quota.count(), quota.period_nanos());
-        let bare = Self { count, period_ns, stride: 0, base: 0, phase_ns: 0, age_ns: 0 };
+        let bare = Self { count, period_ns, stride: 0, base: 0, phase_ns: 0, age_ns: 0, most: 0 };
         if quota.is_unlimited() || count == 0 {
             return bare;
         }
@@ -154,7 +156,12 @@ impl Windows {
         let window = self.window_of(back.claim.mark);
         let amount = back.amount.min(back.claim.cost);
         let open = window >= self.index(now) && window == self.window_of(level) && level > self.floor(now);
-        let next = level.saturating_sub(amount).max(self.floor_of(window));
+        let begin = self.floor_of(window);
+        let mut next = level.saturating_sub(amount).max(begin);
+        if window > self.index(now) && next == begin {
+            // It was promised because the window before had no room; how full that is was forgotten, so it is full.
+            next = self.floor_of(window - 1).saturating_add(self.count.max(self.most)).min(begin);
+        }
         (open && next < level).then_some(next)
     }
 
@@ -188,7 +195,13 @@ impl Windows {
         let start = level.max(self.floor(now));
         let bare = self.carried(start, now, &new);
         let base = start.saturating_add(1).saturating_sub(bare).min(LAST_LEVEL);
-        (Self { base, ..new }, bare.saturating_add(base).min(LAST_LEVEL))
+        let place = self.place(start, now);
+        let most = match self.owed(place, now) {
+            _ if self.is_unlimited() => 0,
+            0 => place.used,
+            _ => self.count.max(self.most),
+        };
+        (Self { base, most, ..new }, bare.saturating_add(base).min(LAST_LEVEL))
     }
 
     /// What a level is in `new` windows that are not lifted yet. With a count of zero there is no telling what was used from what
@@ -200,7 +213,7 @@ impl Windows {
             _ if self.stride == 0 => new.charged(0, place.used, now),
             0 if new.stride == 0 => place.used,
             0 => new.floor(now).saturating_add(place.used.min(new.stride)),
-            owed if new.stride == 0 => self.count.saturating_add(owed),
+            owed if new.stride == 0 => self.count.max(self.most).saturating_add(owed),
             owed => new.charged(0, new.count.saturating_add(owed), now),
         }
     }
@@ -220,12 +233,12 @@ impl Windows {
     }
 
     pub(crate) const fn pack(&self) -> [u64; CURVE_WORDS] {
-        [self.count, self.period_ns, self.stride, self.base, self.phase_ns, self.age_ns, 0]
+        [self.count, self.period_ns, self.stride, self.base, self.phase_ns, self.age_ns, self.most]
     }
 
     pub(crate) const fn unpack(words: [u64; CURVE_WORDS]) -> Self {
-        let [count, period_ns, stride, base, phase_ns, age_ns, _] = words;
-        Self { count, period_ns, stride, base, phase_ns, age_ns }
+        let [count, period_ns, stride, base, phase_ns, age_ns, most] = words;
+        Self { count, period_ns, stride, base, phase_ns, age_ns, most }
     }
 }
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, AnyAlgorithm, AnyState, Ask, Kind, Quota, Tick};
+use tollgate_core::{Algorithm, AnyAlgorithm, AnyState, Ask, GiveBack, Kind, Quota, Tick};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -99,5 +99,44 @@ fn what_was_used_before_is_no_debt_of_the_windows_that_follow() {
         assert_eq!(limit.drain(end_of(1)), 10, "{kind}");
         limit.set(3, end_of(1));
         assert_eq!([1, 2, 3].map(|minute| limit.drain(end_of(minute))), [0, 3, 3], "{kind}");
+    }
+}
+
+/// A promise for the next window that was cancelled says nothing about this one.
+#[test]
+fn a_cancelled_promise_is_no_debt_after_a_change() {
+    for kind in [Kind::FixedWindow, Kind::PacedWindow] {
+        for [pause, then] in [[0, 10], [10, 10], [10, 1_000]] {
+            let now = Tick::from_nanos(57_000_000_000);
+            let mut limit = Limit::new(kind, 10);
+            assert_eq!(limit.algorithm.step(&mut limit.state, now, Ask::now(8)).remaining(), 2, "{kind}");
+            let promise = limit.algorithm.decide(&limit.state, now, Ask::whenever(3));
+            let (change, act) = (promise.change.expect("of the next window"), now + promise.decision.delay());
+            let claim = limit.algorithm.claim(&change, 3, act);
+            limit.algorithm.apply(&mut limit.state, change);
+            let back = GiveBack { claim, amount: 3, ahead: now };
+            let change = limit.algorithm.give_back(&limit.state, back, now).expect("nobody is on top of it");
+            limit.algorithm.apply(&mut limit.state, change);
+            limit.set(pause, now);
+            limit.set(then, now);
+            let next = limit.algorithm.decide(&limit.state, now, Ask::now(1)).decision.retry_after();
+            assert!(next <= Some(MINUTE), "{kind}, {pause} and {then}: {next:?}");
+            assert!(limit.drain(now) <= 992, "what was used stays used");
+        }
+    }
+}
+
+/// A charge on a window that has used more than its count, by then, moves on to the next, and forgets nothing.
+#[test]
+fn what_was_used_under_a_higher_count_outlives_a_charge_and_a_pause() {
+    for kind in [Kind::FixedWindow, Kind::PacedWindow] {
+        let now = Tick::from_nanos(60_000_000_000 - 1);
+        let mut limit = Limit::new(kind, 10);
+        assert_eq!(limit.drain(now), 10, "{kind}");
+        limit.set(1, now);
+        limit.charge(1, now);
+        limit.set(0, now);
+        limit.set(10, now);
+        assert_eq!(limit.drain(now), 0, "{kind}");
     }
 }

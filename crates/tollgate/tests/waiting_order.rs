@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tollgate::{Clock, Limiter, ManualClock, Quota, Reservation, Tick, Timer, TokenBucket, Wait, WaitError};
+use tollgate::{Clock, Limiter, ManualClock, Quota, Reservation, Tick, TokenBucket, Wait, WaitError};
 use tollgate_sim::history::{Operation, largest_excess};
 
 type Bucket = Limiter<TokenBucket, ManualClock>;
@@ -117,7 +117,7 @@ fn a_look_ahead_changes_nobodys_deadline() {
     assert_eq!(limiter.check().retry_after(), before);
     let mut wait = Box::pin(limiter.wait().within(Duration::from_secs(10)));
     let polled = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending(), "{:?}", polled);
+    assert!(polled.is_pending(), "{polled:?}");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn nobody_waits_longer_than_until_its_deadline() {
     assert!(limiter.allow());
     let hour = Duration::from_secs(3_600);
     let _a = Waiting::new(limiter.wait());
-    let mut b = Waiting::new(limiter.wait().within(2 * hour));
+    let b = Waiting::new(limiter.wait().within(2 * hour));
     clock.set(Tick::ZERO + hour + hour / 2); // the machine slept for half an hour
     clock.advance(Duration::ZERO);
     let known = b.was_woken(); // B can be had at 2:30 at the earliest, and has time until 2:00
@@ -214,7 +214,7 @@ fn a_locked_cell_that_was_put_is_not_the_one_that_was_prepared() {
     let cell = LockedCell::new(SlidingCounter::new(Quota::per_second(10)));
     let _ = cell.take(Tick::ZERO, Ask::now(5));
     let prepared = cell.quick_prepare(Tick::ZERO, Ask::now(1)).unwrap();
-    cell.put(Default::default());
+    cell.put(tollgate_core::Counts::default());
     let plan = prepared.taking.unwrap().plan;
     let held = cell.hold(&plan);
     if held {

@@ -51,8 +51,8 @@ struct PackedCurve<C> {
     /// Counts up; odd while the cell is shut.
     gate: AtomicU64,
     words: [AtomicU64; CURVE_WORDS],
-    /// How far the level has fallen under this curve, all together.
-    fallen: AtomicU64,
+    /// The highest level from which it has fallen under this curve.
+    highest: AtomicU64,
     kind: PhantomData<C>,
 }
 
@@ -245,7 +245,11 @@ impl<C: Curve> AtomicCell<C> {
 
     /// A level above every one that this curve ever had, if it has `level` now.
     fn above_all(&self, level: u64) -> u64 {
-        level.saturating_add(self.curve.0.fallen.load(Ordering::Relaxed)).saturating_add(1)
+        level.max(self.curve.0.highest.load(Ordering::Relaxed)).saturating_add(1)
+    }
+
+    fn fell_from(&self, level: u64) {
+        self.curve.0.highest.fetch_max(level, Ordering::Relaxed);
     }
 
     /// Updates while nobody else can change the curve, shut or not.
@@ -292,7 +296,7 @@ where
     fn new(curve: C) -> Self {
         let words = curve.pack().map(AtomicU64::new);
         let (latch, gate) = (AtomicU64::new(CLOSED), AtomicU64::new(0));
-        let curve = PackedCurve { latch, gate, words, fallen: AtomicU64::new(0), kind: PhantomData };
+        let curve = PackedCurve { latch, gate, words, highest: AtomicU64::new(0), kind: PhantomData };
         curve.open();
         Self { level: Lines(AtomicU64::new(0)), curve: Lines(curve) }
     }
@@ -425,7 +429,8 @@ where
     }
 
     fn put(&self, level: u64) {
-        self.exclusively(|_, _| (Some(level), ()));
+        let before = self.exclusively(|_, before| (Some(level), before));
+        self.fell_from(before);
     }
 
     fn snapshot(&self) -> (C, u64) {
@@ -433,11 +438,15 @@ where
     }
 
     fn give_back(&self, back: GiveBack, now: Tick) -> Option<Fall> {
-        let fall = self.exclusively(|curve, level| {
+        let (level, fall) = self.exclusively(|curve, level| {
             let next = curve.returned(level, back, now);
-            (next, next.map(|next| Fall { by: level - next, was_last: curve.is_last(&level, &back.claim) }))
+            let fall = next.map(|next| Fall {
+                by: curve.fall(&level, &next),
+                was_last: curve.is_last(&level, &back.claim),
+            });
+            (next, fall.map(|fall| (level, fall)))
         })?;
-        self.curve.0.fallen.fetch_add(fall.by, Ordering::Relaxed);
+        self.fell_from(level);
         Some(fall)
     }
 
@@ -447,7 +456,7 @@ where
             (next, next.is_some())
         });
         if undone {
-            self.curve.0.fallen.fetch_add(rise, Ordering::Relaxed);
+            self.fell_from(claim.mark);
         }
         undone
     }
@@ -500,7 +509,7 @@ where
             (Some(next), Retuned { now, old: (curve, level), new: (new, next) })
         });
         self.curve.0.write(retuned.new.0);
-        self.curve.0.fallen.store(0, Ordering::Relaxed);
+        self.curve.0.highest.store(0, Ordering::Relaxed);
         retuned
     }
 }

@@ -68,8 +68,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     /// Gives back `n` of which there is no [reservation](crate::KeyedReservation), for what did not happen after all. What is
-    /// admitted in any span stays within the bound plus what was given back so in that span, and a key never becomes better than
-    /// a fresh one; a reservation is settled without that "plus". Nothing comes back to a key that somebody waits for.
+    /// admitted in any span stays within the bound plus what was given back so, and a key never becomes better than a fresh one; a
+    /// reservation is settled without that "plus". Nothing comes back to a key that somebody waits for.
     ///
     /// # Examples
     /// ```
