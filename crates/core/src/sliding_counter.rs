@@ -191,7 +191,9 @@ impl Algorithm for SlidingCounter {
         // What was promised for later stays ahead of everybody who comes now.
         let newest = now.as_nanos().max(counts.window.saturating_mul(self.period_ns));
         let window = newest / new.period_ns;
-        (new, Counts { window, current: self.used(counts, now), previous: 0 })
+        // Something was promised for later because there was no room, whether it was cancelled since or not.
+        let full = if counts.window > now.as_nanos() / self.period_ns { self.count } else { 0 };
+        (new, Counts { window, current: self.used(counts, now).max(full), previous: 0 })
     }
 
     fn is_idle(&self, counts: &Counts, now: Tick) -> bool {

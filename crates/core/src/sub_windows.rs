@@ -196,7 +196,10 @@ impl Algorithm for SubWindows {
         }
         let mut carried = Parts::default();
         if new.period_ns > 0 && self.period_ns > 0 {
-            let used = self.used(state, self.part_at(now).max(state.newest));
+            let part = self.part_at(now);
+            // Something was promised for later because there was no room, whether it was cancelled since or not.
+            let full = if state.newest > part { self.count } else { 0 };
+            let used = self.used(state, part.max(state.newest)).max(full);
             // What was promised for later stays ahead of everybody who comes now.
             let newest = now.max(Tick::from_nanos(state.newest.saturating_mul(self.part_ns())));
             if let Some(change) = new.charge(&carried, used, newest) {

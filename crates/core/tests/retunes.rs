@@ -140,3 +140,24 @@ fn what_was_used_under_a_higher_count_outlives_a_charge_and_a_pause() {
         assert_eq!(limit.drain(now), 0, "{kind}");
     }
 }
+
+/// What a promise pushed out of sight was used, and stays so in a longer window.
+#[test]
+fn a_cancelled_promise_gives_no_free_burst_in_a_longer_window() {
+    for kind in [Kind::SlidingCounter, Kind::SubWindows, Kind::SlidingLog] {
+        let now = Tick::ZERO;
+        let mut limit = Limit::new(kind, 5);
+        assert_eq!(limit.drain(now), 5, "{kind}");
+        let promise = limit.algorithm.decide(&limit.state, now, Ask::whenever(5));
+        let (change, act) = (promise.change.expect("later"), now + promise.decision.delay());
+        let claim = limit.algorithm.claim(&change, 5, act);
+        limit.algorithm.apply(&mut limit.state, change);
+        let back = GiveBack { claim, amount: 5, ahead: now };
+        if let Some(change) = limit.algorithm.give_back(&limit.state, back, now) {
+            limit.algorithm.apply(&mut limit.state, change);
+        }
+        let hourly = Quota::per_hour(6);
+        (limit.algorithm, limit.state) = limit.algorithm.retune(&limit.state, now, hourly);
+        assert!(limit.drain(now) <= 1, "{kind}: six an hour, of which five were used");
+    }
+}

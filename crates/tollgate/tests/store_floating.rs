@@ -20,6 +20,23 @@ fn ask<S: Store>(store: &S, quota: Quota, mode: Mode, key: &[u8], cost: u64) -> 
     store.decide_now(mode, &hits).expect("it is in this process").expect("it can tell").decision()
 }
 
+/// Levels of 3/s count thirds of nanoseconds; a limit whose callers bring it along must not.
+#[test]
+fn a_quota_that_is_not_one_every_so_many_nanoseconds_counts_as_such_a_one() {
+    let clock = ManualClock::new();
+    clock.advance(Duration::from_secs(3_600));
+    let store = MemoryStore::builder().clock(clock).build();
+    let open = |quota| store.open(&Rule::floating("d", "n", quota));
+    let (thirds, ones) = (open(Quota::per_second(3)), open(Quota::every(Duration::from_secs(1)).burst(10)));
+    let take = |limit| store.decide(Mode::Take, &[Hit::new(limit, b"k")]).into_inner().unwrap().decision();
+    assert_eq!(take(&thirds).reset_after(), Some(Duration::from_nanos(333_333_334)));
+    let second = take(&ones);
+    assert_eq!(second.reset_after(), Some(Duration::from_nanos(1_333_333_334)), "{second:?}");
+    let huge = open(Quota::per_day(1).burst(u64::MAX));
+    assert!(take(&huge).is_allowed());
+    assert!(!take(&ones).is_allowed(), "a day is more than ten seconds");
+}
+
 #[test]
 fn what_was_used_of_one_quota_is_used_of_all() {
     let (clock, store) = store();

@@ -96,13 +96,13 @@ fn parse(text: &str) -> Result<Quota, String> {
         Some(parts) => parts,
         None => split_word(rate, "per").ok_or_else(|| missing_period(rate))?,
     };
-    let (count, period) = (whole_number(count)?, span(period)?);
+    let (count, period) = (self::count(count)?, span(period)?);
     let quota = Quota::per(count, Duration::from_nanos(period));
     Ok(burst.map_or(quota, |burst| quota.burst(burst)))
 }
 
 fn missing_period(rate: &str) -> String {
-    match whole_number(rate) {
+    match count(rate) {
         Ok(_) => {
             format!("a period is missing after {rate:?}; expected for example {rate}/s or {rate} per 10s")
         }
@@ -119,11 +119,18 @@ fn split_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
     Some((text[..at].trim(), text[at + word.len()..].trim()))
 }
 
+/// How many a period has.
+fn count(text: &str) -> Result<u64, String> {
+    let is_fraction = text.contains('.') && text.trim().parse::<f64>().is_ok();
+    let advice = if is_fraction { "; for 1.5/s write 3 per 2s" } else { "" };
+    whole_number(text).map_err(|problem| problem + advice)
+}
+
 fn whole_number(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let expected = || {
         if text.contains('.') && text.parse::<f64>().is_ok() {
-            return format!("expected a whole number, found {text:?}; for 1.5/s write 3 per 2s");
+            return format!("expected a whole number, found {text:?}");
         }
         format!("expected a number such as 10, found {text:?}")
     };
@@ -242,6 +249,7 @@ mod tests {
                 "99999999999999999999 is too large; the largest number is 18446744073709551615",
             ),
             ("1 per 40000w", "a period of 40000 is too long; the longest is 584 years"),
+            ("10/s burst 1.5", "expected a whole number, found \"1.5\""),
             ("1.5/s", "expected a whole number, found \"1.5\"; for 1.5/s write 3 per 2s"),
             ("10/s burst=5", "the burst goes last, in small letters and with a space: 10/s burst 20"),
             ("10/S burst 5", "it needs small letters: 10/s burst 5"),

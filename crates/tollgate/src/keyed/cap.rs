@@ -12,7 +12,9 @@ use crate::sync::{AtomicU64, Ordering};
 #[non_exhaustive]
 pub enum AtCap {
     /// The key that has used the least of its quota is forgotten, one that has used all of it last. An abuser is
-    /// remembered; somebody else may start afresh once. Every such eviction is [counted](super::Stats::evicted).
+    /// remembered; somebody else may start afresh once. Every such eviction is [counted](super::Stats::evicted). Who goes is chosen
+    /// among the keys that lie in the same part of the table: with room for less than some hundred keys there may be few of those,
+    /// and one that has used all may go before one elsewhere that has not.
     #[default]
     Evict,
     /// New keys are refused until others are idle.

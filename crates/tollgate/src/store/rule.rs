@@ -42,9 +42,10 @@ impl Rule {
     /// A token bucket whose quota every caller brings along: it says how this hit is decided, and not which limit it is.
     ///
     /// What is kept for a key is the time at which it will be as fresh as new, as GCRA keeps it, and that is what all quotas have
-    /// in common: whoever used up ten seconds of one has ten seconds less of another. For that to be exact, let quotas be
-    /// [one every so many nanoseconds](Quota::every). Such a limit is hit alone, and cannot be held to be settled later; and a
-    /// store that many processes share may keep a state for every quota instead.
+    /// in common: whoever used up ten seconds of one has ten seconds less of another. So quotas are
+    /// [one every so many nanoseconds](Quota::every); others count as such a one, rounded up. It is a token bucket, whatever
+    /// [`with_kind`](Self::with_kind) says. Such a limit is hit alone, and cannot be held to be settled later; and a store that many
+    /// processes share may keep a state for every quota instead.
     ///
     /// # Examples
     /// ```

@@ -24,7 +24,7 @@ impl<C: Clock> Times<C> {
     }
 
     pub(super) fn with_quota(self, quota: Quota) -> Self {
-        Self { bucket: TokenBucket::new(quota), ..self }
+        Self { bucket: TokenBucket::new(timed(quota)), ..self }
     }
 
     pub(super) fn states(&self) -> &KeyedLimiter<Owner, TokenBucket, C> {
@@ -58,6 +58,17 @@ impl<C: Clock> Times<C> {
         let decision = self.bucket.decide(&change.unwrap_or(0), now, Ask::now(0)).decision;
         Step { change, decision }
     }
+}
+
+/// A quota whose levels are times: one every so many whole nanoseconds, never more than `quota`, with a bucket that is full in less
+/// than a century.
+fn timed(quota: Quota) -> Quota {
+    const LONGEST_NS: u64 = 1 << 61;
+    if quota.is_unlimited() || quota.count() == 0 {
+        return quota;
+    }
+    let interval = quota.period_nanos().div_ceil(quota.count()).min(LONGEST_NS);
+    Quota::every(Duration::from_nanos(interval)).burst(quota.burst_size().min(LONGEST_NS / interval))
 }
 
 impl<C: Clock> Clone for Times<C> {
