@@ -94,7 +94,7 @@ pub fn returns(
             subject.charge(now, caller.rng().u64(0..3));
         } else {
             let answer = subject.decide(now, ask);
-            kept.extend(operation(tolerance_ns, now, ask.cost(), answer));
+            kept.extend(operation(kind, tolerance_ns, now, ask.cost(), answer));
             caller.hear(answer, ask);
         }
     }
@@ -115,12 +115,21 @@ fn give_some_back(subject: &mut dyn Subject, kept: &mut [Operation], now: Tick, 
     kept[admission].cost -= amount;
 }
 
-/// What an answer adds to a history: an operation at the moment it acts. A promise is rounded up to a whole nanosecond, and
-/// what the algorithm may be off by comes on top.
-pub(crate) fn operation(tolerance_ns: u64, now: Tick, cost: u64, answer: Outcome) -> Option<Operation> {
+/// What an answer adds to a history: an operation at the moment it acts. A bucket's promise is rounded up to a whole nanosecond,
+/// and what the algorithm may be off by comes on top. A window's is for a moment at which one begins, or a part of it.
+pub(crate) fn operation(
+    kind: Kind,
+    tolerance_ns: u64,
+    now: Tick,
+    cost: u64,
+    answer: Outcome,
+) -> Option<Operation> {
     let Outcome::Admit { delay_ns } = answer else { return None };
     let act_ns = now.as_nanos().saturating_add(delay_ns);
-    let exact = if delay_ns == 0 { Operation::at(act_ns, cost) } else { Operation::promised(act_ns, cost) };
+    let is_rounded =
+        matches!(kind, Kind::TokenBucket | Kind::LeakyBucket | Kind::LeakyQueue | Kind::PacedWindow);
+    let is_exact = delay_ns == 0 || !is_rounded;
+    let exact = if is_exact { Operation::at(act_ns, cost) } else { Operation::promised(act_ns, cost) };
     Some(Operation { invoke_ns: exact.invoke_ns.saturating_sub(tolerance_ns), ..exact })
 }
 
@@ -170,7 +179,7 @@ impl Story {
             }
             let answer = subject.decide(now, ask);
             caller.hear(answer, ask);
-            self.kept.extend(operation(tolerance_ns, now, ask.cost(), answer));
+            self.kept.extend(operation(self.kind, tolerance_ns, now, ask.cost(), answer));
         }
         latest
     }

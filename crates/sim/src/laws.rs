@@ -1,4 +1,4 @@
-//! The eight laws, each as a check that any algorithm can be put to.
+//! The laws, each as a check that any algorithm can be put to; the last one is for several together.
 //!
 //! | law | check |
 //! | --- | --- |
@@ -10,6 +10,7 @@
 //! | 6 a clock that steps back never admits more | [`walk`] |
 //! | 7 giving back creates nothing that time has restored | [`give_back`] |
 //! | 8 no input overflows, panics or drifts | [`extremes`], [`no_drift`] |
+//! | 9 several limits together admit all or nothing | [`all_or_nothing`] |
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -78,7 +79,7 @@ pub fn walk<A: Algorithm>(kind: Kind, make: impl FnOnce(Quota) -> A, seed: u64) 
         let moment = Moment { algorithm: &algorithm, state: &state, now, ask };
         moment.check(kind, latest).map_err(broken)?;
         let answer = algorithm.step(&mut state, now, ask).into();
-        operations.extend(operation(tolerance_ns, now, ask.cost(), answer));
+        operations.extend(operation(kind, tolerance_ns, now, ask.cost(), answer));
         Bound::of(kind, quota).check(&operations).map_err(|violation| broken((4, violation.to_string())))?;
         caller.hear(answer, ask);
     }
@@ -156,6 +157,60 @@ pub fn extremes<A: Algorithm>(kind: Kind, make: impl Fn(Quota) -> A, seed: u64) 
             Err(_) => return Err(broken("panicked".to_string())),
             Ok(Err(what)) => return Err(broken(what)),
             Ok(Ok(())) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Puts one random sequence to law 9: `together` takes so many of each of the `members`, or of none, and says whether it did. It
+/// must do so if each by itself would admit it, and only then; and after a refusal each answers as before.
+///
+/// # Errors
+/// The first call that took of some, or was refused though all had it.
+///
+/// # Examples
+/// ```
+/// use tollgate_core::{Ask, Quota, TokenBucket};
+/// use tollgate_sim::laws;
+/// use tollgate_sim::subject::{Held, Subject};
+///
+/// let mut each = [3, 5].map(|burst| Held::new(TokenBucket::new(Quota::per_second(1).burst(burst))));
+/// let careful = |each: &mut [Held<TokenBucket>; 2], now, cost| {
+///     let ask = Ask::now(cost);
+///     let all = each.iter_mut().all(|one| one.peek(now, ask).is_admitted());
+///     all && each.iter_mut().all(|one| one.decide(now, ask).is_admitted())
+/// };
+/// assert_eq!(laws::all_or_nothing(&mut each, careful, 7), Ok(()));
+///
+/// let hasty = |each: &mut [Held<TokenBucket>; 2], now, cost| {
+///     each.iter_mut().all(|one| one.decide(now, Ask::now(cost)).is_admitted()) // the second may refuse what the first took
+/// };
+/// assert_eq!(laws::all_or_nothing(&mut each, hasty, 7).unwrap_err().law, 9);
+/// ```
+pub fn all_or_nothing<S: Subject, const N: usize>(
+    members: &mut [S; N],
+    mut together: impl FnMut(&mut [S; N], Tick, u64) -> bool,
+    seed: u64,
+) -> Result<(), Broken> {
+    let mut rng = Rng::with_seed(seed);
+    let mut now = Tick::ZERO;
+    for step in 0..200 {
+        now = now.plus_nanos(rng.u64(..700_000_000));
+        let cost = rng.u64(1..5);
+        let looks = |members: &mut [S; N]| {
+            let asks = [Ask::now(cost), Ask::now(1), Ask::whenever(1)];
+            members.iter_mut().map(|member| asks.map(|ask| member.peek(now, ask))).collect::<Vec<_>>()
+        };
+        let before = looks(members);
+        let all = before.iter().all(|[answer, ..]| answer.is_admitted());
+        let taken = together(members, now, cost);
+        let broken = |what: String| Err(Broken { law: 9, seed, step, what });
+        if taken != all {
+            return broken(format!("{cost} at {now}: taken {taken}, where each says {before:?}"));
+        }
+        let after = looks(members);
+        if !taken && before != after {
+            return broken(format!("{cost} at {now} were refused, and {before:?} became {after:?}"));
         }
     }
     Ok(())

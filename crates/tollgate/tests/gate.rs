@@ -12,7 +12,7 @@ use tollgate::{
 use tollgate_sim::conformance::{self, Subject};
 use tollgate_sim::history::{Operation, largest_excess};
 use tollgate_sim::oracle::{self, Oracle};
-use tollgate_sim::{Outcome, draw};
+use tollgate_sim::{Outcome, draw, laws};
 
 type Any = Limiter<AnyAlgorithm, ManualClock>;
 type Bucket = Limiter<TokenBucket, ManualClock>;
@@ -47,7 +47,10 @@ struct Store {
 
 impl Store {
     fn new(kind: Kind, quota: Quota, others: usize) -> Self {
-        let clock = ManualClock::new();
+        Self::on(ManualClock::new(), kind, quota, others)
+    }
+
+    fn on(clock: ManualClock, kind: Kind, quota: Quota, others: usize) -> Self {
         let mut limits = vec![build(&clock, kind, quota)];
         limits.extend(Kind::ALL.iter().take(others).map(|kind| build(&clock, *kind, Quota::UNLIMITED)));
         let gate = Gate::new(limits.clone());
@@ -97,6 +100,24 @@ impl Subject for Store {
 
     fn reset(&mut self) {
         *self = Self::new(self.kind, self.quota, self.others);
+    }
+}
+
+#[test]
+fn limits_of_any_two_kinds_admit_all_or_nothing() {
+    for (one, two) in Kind::ALL.into_iter().flat_map(|one| Kind::ALL.map(|two| (one, two))) {
+        for seed in 0..30 {
+            let clock = ManualClock::new();
+            let quotas = [Quota::per_second(3).burst(4), Quota::per_second(4).burst(6)];
+            let mut members = [(one, quotas[0]), (two, quotas[1])]
+                .map(|(kind, quota)| Store::on(clock.clone(), kind, quota, 0));
+            let together = |members: &mut [Store; 2], now, cost| {
+                clock.set(now);
+                members[0].limits[0].and(&members[1].limits[0]).allow_n(cost)
+            };
+            laws::all_or_nothing(&mut members, together, seed)
+                .unwrap_or_else(|broken| panic!("{one}, {two}: {broken}"));
+        }
     }
 }
 

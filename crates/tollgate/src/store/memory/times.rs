@@ -67,7 +67,8 @@ fn timed(quota: Quota) -> Quota {
     if quota.is_unlimited() || quota.count() == 0 {
         return quota;
     }
-    let interval = quota.period_nanos().div_ceil(quota.count()).min(LONGEST_NS);
+    let interval = quota.period().as_nanos().div_ceil(quota.count().into());
+    let interval = u64::try_from(interval).map_or(LONGEST_NS, |interval| interval.min(LONGEST_NS));
     Quota::every(Duration::from_nanos(interval)).burst(quota.burst_size().min(LONGEST_NS / interval))
 }
 
