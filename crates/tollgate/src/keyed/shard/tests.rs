@@ -134,7 +134,7 @@ fn a_change_of_quota_reaches_every_segment() {
     assert_eq!(shard.way, Way::ByPlan);
 }
 
-/// Reviewer `keyed`.
+/// A segment knows before when nobody in it is idle; of two that are joined, the earlier moment counts.
 #[test]
 fn after_two_segments_were_joined_the_idle_still_go_before_those_who_count() {
     let mut common = common(false);
