@@ -1,66 +1,12 @@
 //! What a limiter promises to those who wait, whatever comes in between: turns that nobody picks up, changes of quota, late alarms,
 //! looks ahead, returns in any order.
-#![cfg(not(loom))]
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::sync::{Mutex, mpsc};
 
-use tollgate::{Clock, Limiter, ManualClock, Quota, Reservation, Tick, TokenBucket, Wait, WaitError};
-use tollgate_sim::history::{Operation, largest_excess};
-
-type Bucket = Limiter<TokenBucket, ManualClock>;
-type Outcome = Result<Reservation<TokenBucket, ManualClock>, WaitError>;
-
-fn bucket(quota: Quota) -> (Bucket, ManualClock) {
-    let clock = ManualClock::new();
-    (Limiter::builder(quota).clock(clock.clone()).build(), clock)
-}
-
-fn millis(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use super::*;
 
 fn at_ms(ms: u64) -> Tick {
     Tick::ZERO + millis(ms)
-}
-
-struct Waiting<'a> {
-    future: Pin<Box<Wait<'a, TokenBucket, ManualClock>>>,
-    woken: Arc<Counter>,
-}
-
-#[derive(Default)]
-struct Counter(AtomicUsize);
-
-impl Wake for Counter {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl<'a> Waiting<'a> {
-    fn new(wait: Wait<'a, TokenBucket, ManualClock>) -> Self {
-        let mut waiting = Self { future: Box::pin(wait), woken: Arc::default() };
-        assert!(waiting.poll().is_none(), "nothing is to be had yet");
-        waiting
-    }
-    fn poll(&mut self) -> Option<Outcome> {
-        let waker = Waker::from(Arc::clone(&self.woken));
-        match self.future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(outcome) => Some(outcome),
-            Poll::Pending => None,
-        }
-    }
-    fn was_woken(&self) -> bool {
-        self.woken.0.load(Ordering::SeqCst) > 0
-    }
-    fn granted(&mut self) -> bool {
-        self.was_woken() && self.poll().is_some_and(|outcome| outcome.is_ok())
-    }
 }
 
 /// A bucket of four.

@@ -1,6 +1,8 @@
 //! The queue, under a clock that is moved by hand: every grant has one right moment.
 #![cfg(not(loom))]
 
+mod order;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
