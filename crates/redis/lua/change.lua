@@ -8,7 +8,7 @@
 --   settle     charge what costs more than zero, give back by receipt what costs less
 --   reset      forget it
 -- ARGV[i + 1]  the numbers of tier i as in decide.lua; then, to settle only, the receipt:
---   mark_at, mark_owed, mark_fallen, mark_born
+--   mark_at, mark_owed, mark_fallen, mark_born, whole (1 if all of it comes back)
 --
 -- Answer: as in decide.lua, but what was taken or given back is part of it, except for a count that fits. To a reset: how many
 -- of them counted.
@@ -17,8 +17,8 @@ local answer, counted = struct.pack('<d', now), 0
 for i = 1, #KEYS do
   local t = { key = KEYS[i], fallen = 0, height = 0, born = now, out = 0, tail = '' }
   local kind
-  kind, t.cost, t.rate, t.depth, t.unit, t.period, t.extra, t.mark_at, t.mark_owed, t.mark_fallen, t.mark_born =
-    struct.unpack(todo == 'settle' and '<ddddddddddd' or '<ddddddd', ARGV[i + 1])
+  kind, t.cost, t.rate, t.depth, t.unit, t.period, t.extra, t.mark_at, t.mark_owed, t.mark_fallen, t.mark_born, t.whole =
+    struct.unpack(todo == 'settle' and '<dddddddddddd' or '<ddddddd', ARGV[i + 1])
   local algorithm = kinds[kind]
   algorithm.read(t)
   local fits = todo ~= 'count' or t.cost == 0 or algorithm.fits(t, t.cost)

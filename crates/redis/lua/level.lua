@@ -111,15 +111,17 @@ local function level_lower(t, size)
   return by > 0
 end
 
--- Undoes an admission of `size`; what then lies below the floor is as good as on it.
-local function level_undo(t, size)
-  t.height, t.fallen = t.height - size, t.fallen + size
-  return true
-end
-
 -- Where a receipt's mark is by now, above the floor.
 local function level_mark(t)
   return t.mark_owed - (t.fallen - t.mark_fallen) - t.rate * (t.tick - t.mark_at)
+end
+
+-- Undoes an admission of `size`; what then lies below the floor is as good as on it. If it is the whole of the last one, and nothing
+-- else has come back since, those below lie where they did, and need not hear of it.
+local function level_undo(t, size)
+  local is_undone = t.whole == 1 and t.fallen == t.mark_fallen and t.height == level_mark(t)
+  t.height, t.fallen = t.height - size, t.fallen + (is_undone and 0 or size)
+  return true
 end
 
 -- So far below the floor that it is fresh even for a clock that is put back. What is out on lease stays out.

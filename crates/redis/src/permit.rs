@@ -80,7 +80,8 @@ impl Change<'_> {
         let twin = &taken.tier.twin;
         let [code, cost, rate, depth, unit, period, extra] = twin.numbers(amount, false);
         let [at, owed, fallen, born] = taken.mark.numbers();
-        let numbers = [code, cost * sign, rate, depth, unit, period, extra, at, owed, fallen, born];
+        let whole = f64::from(u8::from(amount >= taken.tier.cost));
+        let numbers = [code, cost * sign, rate, depth, unit, period, extra, at, owed, fallen, born, whole];
         Line::new(&taken.tier.key, twin.code, &numbers)
     }
 }

@@ -279,11 +279,14 @@ impl Teller {
 
     fn give_back(&mut self, of: usize, amount: u64, now: Tick) {
         let Some((claim, fallen)) = self.receipts.get_mut(of).and_then(Option::take) else { return };
-        let worth = self.algorithm.lowered(claim, self.fallen - fallen);
-        let change = worth.and_then(|claim| {
-            self.algorithm.give_back(&self.state, GiveBack { claim, amount, ahead: now }, now)
-        });
-        self.fall(change);
+        let before = self.fallen;
+        let Some(claim) = self.algorithm.lowered(claim, before - fallen) else { return };
+        let is_undone =
+            before == fallen && amount >= claim.cost && self.algorithm.is_last(&self.state, &claim);
+        self.fall(self.algorithm.give_back(&self.state, GiveBack { claim, amount, ahead: now }, now));
+        if is_undone {
+            self.fallen = before; // those below lie where they did
+        }
     }
 
     fn fall(&mut self, change: Option<<AnyAlgorithm as Algorithm>::Change>) {
