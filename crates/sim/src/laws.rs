@@ -174,7 +174,7 @@ pub fn extremes<A: Algorithm>(kind: Kind, make: impl Fn(Quota) -> A, seed: u64) 
 /// use tollgate_sim::laws;
 /// use tollgate_sim::subject::{Held, Subject};
 ///
-/// let mut each = [3, 5].map(|burst| Held::new(TokenBucket::new(Quota::per_second(1).burst(burst))));
+/// let mut each = [5, 3].map(|burst| Held::new(TokenBucket::new(Quota::per_second(1).burst(burst))));
 /// let careful = |each: &mut [Held<TokenBucket>; 2], now, cost| {
 ///     let ask = Ask::now(cost);
 ///     let all = each.iter_mut().all(|one| one.peek(now, ask).is_admitted());
