@@ -303,10 +303,11 @@ impl<A: Held, C: Clock> Shared<A, C> {
     /// Lines up, or says why not.
     pub(crate) fn line_up(self: &Arc<Self>, waiter: &Arc<Waiter>, now: Tick) -> Result<(), WaitError> {
         let mut queue = lock(&self.queue);
-        // The alarm may be late: whoever is due goes first.
-        let is_late = queue.alarm.as_ref().is_some_and(|(_, due)| *due <= now);
-        let served =
-            if is_late && queue.waiting > 0 { self.pass(&mut queue, now) } else { Served::default() };
+        let served = if self.must_pass_first(&queue, waiter, now) {
+            self.pass(&mut queue, now)
+        } else {
+            Served::default()
+        };
         let may_line_up = self.may_line_up(&mut queue, waiter, now);
         if may_line_up.is_err() && queue.waiting == 0 {
             queue.tail = None; // with nobody in line the state changes without the lock
@@ -326,6 +327,14 @@ impl<A: Held, C: Clock> Shared<A, C> {
         drop(queue);
         self.tell(served);
         may_line_up
+    }
+
+    /// Whether whoever is due must be served before somebody lines up, because the alarm is late and it makes a difference. Where it
+    /// makes none that is the alarm's business: several who wake others at a time wake them out of order.
+    fn must_pass_first(&self, queue: &Queue<A, C>, waiter: &Waiter, now: Tick) -> bool {
+        let Some((_, due)) = &queue.alarm else { return false };
+        let matters = waiter.deadline < Tick::MAX || queue.waiting >= self.longest_queue;
+        queue.waiting > 0 && *due <= now && (matters || *due + FORGIVEN <= now)
     }
 
     fn may_line_up(&self, queue: &mut Queue<A, C>, waiter: &Waiter, now: Tick) -> Result<(), WaitError> {
