@@ -7,7 +7,7 @@
 //! | [`oracle`] | what would an exact limiter have said? |
 //! | [`bound`] | what is the most that may be admitted in a span? |
 //! | [`history`] | did this recorded history keep within it? |
-//! | [`laws`] | does an algorithm keep the eight laws every algorithm keeps? |
+//! | [`laws`] | does an algorithm keep the laws, and several together the ninth? |
 //! | [`conformance`] | does a limiter, or a store, behave like the algorithm it runs? |
 //! | [`subject`], [`compare`] | what is put to the test, and how it compares with the oracle |
 //! | [`fleet`] | what do leases cost many nodes that share one limit? |
