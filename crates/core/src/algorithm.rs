@@ -65,15 +65,17 @@ pub trait Algorithm: Clone + fmt::Debug {
     ///
     /// Whoever keeps the state adds up how far changes by `give_back` made it [`fall`](Self::fall), and hands in a claim that
     /// was [`lowered`](Self::lowered) by what fell since it was made. Otherwise two returns could hand out the same
-    /// capacity twice.
+    /// capacity twice. And `now` must be no older than any reading by which something was taken: what time has restored by
+    /// then is not seen by an older one.
     fn give_back(&self, state: &Self::State, back: GiveBack, now: Tick) -> Option<Self::Change>;
 
     /// What giving back `amount` changes when there is no receipt of what it was taken by; `None` if nothing comes back.
     ///
     /// Nobody can tell then which admission it was, so what comes back is what time would restore first: at most what
     /// counts at `now`, so that a state never becomes better than a fresh one, and a fresh one stays as it is. What is
-    /// admitted in any span stays within the algorithm's bound plus what was refunded in that span. Where others were
-    /// given their times on top of it, as in a [queue](crate::LeakyBucket::queue), nothing comes back.
+    /// admitted in any span stays within the algorithm's bound plus what was refunded in that span; or before it, where
+    /// something was promised for a moment in it, since what comes back is then had on top of that. From a
+    /// [queue](crate::LeakyBucket::queue), where all were given their times one after the other, nothing comes back.
     ///
     /// # Examples
     /// ```
@@ -165,7 +167,7 @@ pub trait Algorithm: Clone + fmt::Debug {
     /// let mut words = Vec::new();
     /// log.write_state(&state, &mut words);
     /// assert_eq!(log.read_state(&words), Some(state));
-    /// assert_eq!(log.read_state(&[1, 2, 3]), None);
+    /// assert_eq!(log.read_state(&[2, 1, 1, 1]), None); // out of order
     /// ```
     fn write_state(&self, state: &Self::State, words: &mut Vec<u64>);
 

@@ -21,7 +21,7 @@ pub enum Verdict {
 
 /// An answer, with the facts a caller may want to pass on.
 ///
-/// All times are spans from the moment the question was asked, right to the nanosecond: after a refusal, the
+/// All times are spans from the moment the question was asked. They are right to the nanosecond: after a refusal, the
 /// same question asked [`retry_after`](Self::retry_after) later is admitted, and asked one nanosecond sooner
 /// is not, if nobody else took anything in between.
 ///
@@ -167,7 +167,8 @@ impl Decision {
     }
 
     /// How long until the limit is as fresh as new, if nobody takes anything more; `None` if it never will be (the rate
-    /// is zero).
+    /// is zero). Where a bucket's rate is rounded (101/s; see [`TokenBucket`](crate::TokenBucket)) it may be a unit of refill off, less
+    /// than two nanoseconds but for bursts that take a century to refill.
     #[inline]
     pub const fn reset_after(&self) -> Option<Duration> {
         if self.reset_ns == NEVER { None } else { Some(Duration::from_nanos(self.reset_ns)) }

@@ -98,10 +98,11 @@ impl Curve for LeakyBucket {
         }
     }
 
-    /// For a meter: the whole limit if a call may leave now, else nothing. For a queue: the room left in it.
+    /// For a meter: the whole limit if a call may leave now, else nothing. For a queue: the room left in it, which at
+    /// rate zero is as for a meter.
     fn remaining(&self, level: u64, now: Tick) -> u64 {
         let backlog = level.saturating_sub(self.floor(now));
-        if self.is_queue {
+        if self.is_queue && self.slope > 0 {
             self.limit.saturating_sub(backlog.div_ceil(self.unit.max(1)))
         } else if backlog == 0 {
             self.limit

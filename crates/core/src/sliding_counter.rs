@@ -114,7 +114,10 @@ impl SlidingCounter {
         // but what it pushed out of sight still counts until then.
         let fresh = seen.window.saturating_add(windows).saturating_mul(self.period_ns);
         let reset_ns = fresh.saturating_sub(now.as_nanos());
-        Facts { remaining: self.count.saturating_sub(self.used(counts, now)), reset_ns }
+        // Nothing can be had before that window begins.
+        let is_behind = seen.window > now.as_nanos() / self.period_ns;
+        let remaining = if is_behind { 0 } else { self.count.saturating_sub(self.used(counts, now)) };
+        Facts { remaining, reset_ns }
     }
 }
 

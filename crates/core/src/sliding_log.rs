@@ -46,6 +46,15 @@ pub struct Log {
     entries: VecDeque<Entry>,
     /// The cost of all entries, which may together exceed what one window holds.
     total: u128,
+    /// By when those that are no longer here had left. For a clock that is behind they may still count, so it waits until then.
+    forgotten_ns: u64,
+}
+
+impl Log {
+    /// The earliest moment that can be told something about.
+    fn newest_ns(&self) -> u64 {
+        self.entries.back().map_or(0, |entry| entry.at_ns).max(self.forgotten_ns)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +107,7 @@ impl SlidingLog {
         {
             log.total -= u128::from(oldest.cost);
             log.entries.pop_front();
+            log.forgotten_ns = log.forgotten_ns.max(now.as_nanos());
         }
     }
 
@@ -109,8 +119,7 @@ impl SlidingLog {
 
     /// The first moment that has room for `cost`, not before what was promised already.
     fn opening(&self, log: &Log, now: Tick, cost: u64) -> Option<Tick> {
-        let newest = log.entries.back().map_or(0, |entry| entry.at_ns);
-        let mut at = now.as_nanos().max(newest);
+        let mut at = now.as_nanos().max(log.newest_ns());
         let mut used = log.total;
         for entry in &log.entries {
             let fits = used + u128::from(cost) <= u128::from(self.count);
@@ -124,13 +133,10 @@ impl SlidingLog {
     }
 
     fn facts(&self, log: &Log, now: Tick) -> Facts {
-        let remaining = self.count.saturating_sub(self.in_window(log, now));
-        let reset_ns = match log.entries.back() {
-            Some(newest) if !self.has_left(*newest, now.as_nanos()) => {
-                newest.at_ns.saturating_add(self.period_ns) - now.as_nanos()
-            }
-            _ => 0,
-        };
+        let is_behind = now.as_nanos() < log.newest_ns();
+        let remaining = if is_behind { 0 } else { self.count.saturating_sub(self.in_window(log, now)) };
+        let left_ns = log.entries.back().map_or(0, |newest| newest.at_ns.saturating_add(self.period_ns));
+        let reset_ns = left_ns.max(log.forgotten_ns).saturating_sub(now.as_nanos());
         Facts { remaining, reset_ns }
     }
 }
@@ -155,7 +161,8 @@ impl Algorithm for SlidingLog {
         };
         let after = || {
             let reset_ns = at.as_nanos().saturating_add(self.period_ns) - now.as_nanos();
-            let facts = Facts { remaining: before.remaining.saturating_sub(ask.cost), reset_ns };
+            let remaining = if at > now { 0 } else { before.remaining.saturating_sub(ask.cost) };
+            let facts = Facts { remaining, reset_ns };
             (LogChange::Add { at, cost: ask.cost, now }, facts)
         };
         Step::at(at, now, ask, self.count, after, before)
@@ -218,7 +225,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn charge(&self, log: &Log, extra: u64, now: Tick) -> Option<LogChange> {
-        let newest = log.entries.back().map_or(now, |entry| now.max(Tick::from_nanos(entry.at_ns)));
+        let newest = now.max(Tick::from_nanos(log.newest_ns()));
         let extra = extra.min(u64::MAX - log.entries.back().map_or(0, |entry| entry.cost));
         (extra > 0 && self.period_ns > 0).then_some(LogChange::Add { at: newest, cost: extra, now })
     }
@@ -236,18 +243,28 @@ impl Algorithm for SlidingLog {
     }
 
     fn is_idle(&self, log: &Log, now: Tick) -> bool {
-        log.entries.back().is_none_or(|newest| self.has_left(*newest, now.as_nanos()))
+        self.period_ns == 0 || self.facts(log, now).reset_ns == 0
     }
 
+    /// Two words an entry; before them by when others were forgotten, if any were.
     fn write_state(&self, log: &Log, words: &mut Vec<u64>) {
+        words.extend((log.forgotten_ns > 0).then_some(log.forgotten_ns));
         words.extend(log.entries.iter().flat_map(|entry| [entry.at_ns, entry.cost]));
     }
 
     fn read_state(&self, words: &[u64]) -> Option<Log> {
-        let (pairs, []) = words.as_chunks() else { return None };
+        let (forgotten, pairs) = words.as_rchunks();
+        let forgotten_ns = match forgotten {
+            [0] => return None, // which is not written
+            _ => forgotten.first().copied().unwrap_or(0),
+        };
         let entries: VecDeque<Entry> = pairs.iter().map(|&[at_ns, cost]| Entry { at_ns, cost }).collect();
         let is_in_order = pairs.windows(2).all(|pair| pair[0][0] < pair[1][0]);
         let total = entries.iter().map(|entry| u128::from(entry.cost)).sum();
-        (is_in_order && entries.iter().all(|entry| entry.cost > 0)).then_some(Log { entries, total })
+        (is_in_order && entries.iter().all(|entry| entry.cost > 0)).then_some(Log {
+            entries,
+            total,
+            forgotten_ns,
+        })
     }
 }

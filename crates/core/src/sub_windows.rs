@@ -96,6 +96,11 @@ impl SubWindows {
             .find(|part| self.used(state, *part).checked_add(cost).is_some_and(|sum| sum <= self.count))
     }
 
+    /// What can be had at `now` if `part` is the newest: nothing before that begins.
+    fn left(&self, state: &Parts, part: u64, now: Tick) -> u64 {
+        if part > self.part_at(now) { 0 } else { self.count.saturating_sub(self.used(state, part)) }
+    }
+
     fn facts(&self, state: &Parts, now: Tick) -> Facts {
         let part = self.part_at(now).max(state.newest);
         let newest_used = state.counts.iter().rposition(|count| *count > 0);
@@ -106,7 +111,7 @@ impl SubWindows {
             used_part.saturating_add(u64::from(self.parts) + 1).max(state.newest)
         });
         let reset_ns = forgotten.saturating_mul(self.part_ns()).saturating_sub(now.as_nanos());
-        Facts { remaining: self.count.saturating_sub(self.used(state, part)), reset_ns }
+        Facts { remaining: self.left(state, part, now), reset_ns }
     }
 }
 
@@ -129,7 +134,7 @@ impl Algorithm for SubWindows {
         };
         let after = || {
             let forgotten = part.saturating_add(u64::from(self.parts) + 1).saturating_mul(self.part_ns());
-            let remaining = self.count - self.used(state, part) - ask.cost;
+            let remaining = self.left(state, part, now).saturating_sub(ask.cost);
             let facts = Facts { remaining, reset_ns: forgotten.saturating_sub(now.as_nanos()) };
             (PartsChange { part, add: i128::from(ask.cost), spills: false }, facts)
         };

@@ -10,7 +10,8 @@ use crate::{Decision, GiveBack, Quota, Tick, Verdict};
 /// **Guarantee**: in any span of length T at most `burst + rate·T` is admitted, to the token, whatever the clock does;
 /// and whoever asks for less than that is never refused. (At rates that are no whole number of units a nanosecond, such as
 /// 101/s, a single admission may come early or late by less than an eighth of a nanosecond's refill; the long-run rate is never
-/// above the limit. What is given back by a reading older than others' can come back twice.)
+/// above the limit. What is given back must be by a reading no older than others', as
+/// [`give_back`](crate::Algorithm::give_back) says.)
 ///
 /// **Formula**, in units (see the module's source): `given(t)` rises with the rate, `level` counts what was ever
 /// consumed, `depth` is a full bucket.

@@ -125,7 +125,7 @@ fn states_that_cannot_be_are_not_read() {
         (Kind::FixedWindow, &[1, 2, 3], "three levels"),
         (Kind::SlidingCounter, &[1], "a window without counts"),
         (Kind::SlidingCounter, &[u64::MAX / second + 1, 1, 1], "a window after the end of time"),
-        (Kind::SlidingLog, &[5], "a time without a cost"),
+        (Kind::SlidingLog, &[0, 5, 1], "forgotten before the beginning of time"),
         (Kind::SlidingLog, &[5, 1, 5, 1], "a time twice"),
         (Kind::SlidingLog, &[5, 1, 4, 1], "out of order"),
         (Kind::SlidingLog, &[5, 0], "a cost of nothing"),
@@ -140,6 +140,7 @@ fn states_that_cannot_be_are_not_read() {
     assert!(of(Kind::SubWindows).read_state(&parts).is_some());
     assert!(of(Kind::SlidingCounter).read_state(&[u64::MAX / second, 1, 1]).is_some());
     assert!(of(Kind::SlidingLog).read_state(&[5, 1, 6, 1]).is_some());
+    assert!(of(Kind::SlidingLog).read_state(&[3, 5, 1]).is_some(), "with what was forgotten by 3");
 }
 
 #[test]

@@ -80,8 +80,9 @@ local function part_with_room(t, size)
   return part
 end
 
+-- For a clock that was put back there is nothing left, whatever is used.
 local function sub_windows_tell(t, fits)
-  return t.used, forgotten(t), fits and t.tick or part_with_room(t, t.cost)
+  return t.newest <= t.tick and t.used or math.max(t.used, t.depth), forgotten(t), fits and t.tick or part_with_room(t, t.cost)
 end
 
 local sub_windows = {

@@ -67,11 +67,11 @@ impl Twin {
     fn level_remaining(&self, view: &View, owed: i128) -> u64 {
         let (depth, unit) = (i128::from(self.depth), i128::from(self.unit));
         match self.kind {
-            Kind::LeakyBucket if owed == 0 => self.limit,
-            Kind::LeakyBucket => 0,
-            Kind::LeakyQueue => {
+            Kind::LeakyQueue if self.rate > 0 => {
                 clipped(i128::from(self.limit) - owed.div_euclid(unit) - i128::from(owed % unit > 0))
             }
+            Kind::LeakyBucket | Kind::LeakyQueue if owed == 0 => self.limit,
+            Kind::LeakyBucket | Kind::LeakyQueue => 0,
             Kind::PacedWindow => clipped(self.released(view) - owed),
             Kind::FixedWindow => clipped(depth - owed),
             _ => clipped((depth - owed).max(0) / unit),

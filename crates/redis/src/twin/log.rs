@@ -32,8 +32,10 @@ impl Twin {
         let left = period - self.passed(view, window);
         let weighed = (previous * left + period - 1) / period;
         let windows = if current > 0 { 2 } else { i128::from(previous > 0) };
+        // Nothing can be had before that window begins, by a clock that was put back.
+        let is_behind = window > self.tick(view.now);
         Standing {
-            remaining: clipped(i128::from(self.depth) - weighed - current),
+            remaining: if is_behind { 0 } else { clipped(i128::from(self.depth) - weighed - current) },
             reset: until(self.begin(window + windows), view.now),
         }
     }
