@@ -195,15 +195,16 @@ pub trait Cell<A: Algorithm>: Send + Sync + fmt::Debug {
     /// The algorithm and a copy of the state.
     fn snapshot(&self) -> (A, A::State);
 
-    /// Gives back what can be: how far the state [fell](Algorithm::fall), or `None` if nothing could be.
-    fn give_back(&self, back: GiveBack, now: Tick) -> Option<Fall>;
+    /// Gives back what can be: how far the state [fell](Algorithm::fall), or `None` if nothing could be. The time is asked for when
+    /// the state is known, so that nothing in it was taken later: by an older time, what time has restored would come back again.
+    fn give_back(&self, back: GiveBack, now: impl Fn() -> Tick) -> Option<Fall>;
 
     /// Takes a claim back as if it had never been made: the state falls by as much as it rose. Only if nothing was taken or
     /// given back since; whether it was so.
     fn undo(&self, claim: Claim, rise: u64) -> bool;
 
     /// Gives back what can be of a claim from before a change of quota; whether anything was. Leaves the cell shut.
-    fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {
+    fn give_back_carried(&self, back: GiveBack, now: impl Fn() -> Tick) -> bool {
         self.shut();
         self.give_back(back, now).is_some()
     }

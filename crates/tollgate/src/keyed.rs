@@ -50,7 +50,7 @@ pub(crate) use names::{Entry, Sketch};
 pub use observer::{Evicted, Observer};
 pub use reservation::KeyedReservation;
 use reservation::Slot;
-use shard::Answer;
+use shard::{Answer, Shard};
 pub use snapshot::{SnapshotError, SnapshotProblem};
 use store::Store;
 pub use sweeper::Sweeper;
@@ -312,7 +312,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     /// Decides about a key by `step`, which may be that of another algorithm as long as it means the same by a state. No state
-    /// becomes less by it; for that there is [`step_down_at`](Self::step_down_at).
+    /// becomes less by it; for that there is [`step_down`](Self::step_down).
     #[inline]
     pub(crate) fn step_at(
         &self,
@@ -328,27 +328,23 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
             }
             (decision.is_admitted(), decision)
         };
-        self.ask(print, || now, decide).unwrap_or_else(|| self.step_slowly(print, self.tick(now), step))
+        self.ask(print, || now, decide).unwrap_or_else(|| self.step_slowly(print, || now, step))
     }
 
-    /// [`step_at`](Self::step_at) that gives something back.
-    pub(crate) fn step_down_at(
-        &self,
-        key: &K,
-        now: Tick,
-        step: impl Fn(&A::State, Tick) -> Step<A::Change>,
-    ) -> Decision {
-        self.step_slowly(self.store.seed.print(key), self.tick(now), step)
+    /// [`step_at`](Self::step_at) that gives something back, by a reading that is no older than what was taken.
+    pub(crate) fn step_down(&self, key: &K, step: impl Fn(&A::State, Tick) -> Step<A::Change>) -> Decision {
+        self.step_slowly(self.store.seed.print(key), || self.now(), step)
     }
 
     #[cold]
     fn step_slowly(
         &self,
         print: u64,
-        now: Tick,
+        now: impl Fn() -> Tick,
         step: impl Fn(&A::State, Tick) -> Step<A::Change>,
     ) -> Decision {
-        match self.store.on_shard(print, |shard| shard.step(&self.store.common, print, now, step)) {
+        let step = |shard: &mut Shard<A>| shard.step(&self.store.common, print, self.tick(now()), step);
+        match self.store.on_shard(print, step) {
             Answer::Decided(decision, _) | Answer::Refused(decision) => decision,
             _ => Decision::refusal(0, None), // there is no state that such keys could share
         }

@@ -398,7 +398,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         }
         let fits = queue.line.front().is_some_and(|next| next.cost == claim.cost);
         if !fits || !self.may_hand_on(&mut queue, claim, grant.epoch, now) {
-            return self.take_back(queue, claim, claim.cost, grant.epoch, now);
+            return self.take_back(queue, claim, claim.cost, grant.epoch, None);
         }
         let next = queue.line.pop_front().expect("somebody is there whom it fits");
         let grant = Grant { claim: Some(Claim { act: now, ..claim }), ..grant };

@@ -64,14 +64,15 @@ impl<A: Held, C: Clock> Reservation<A, C> {
     /// has passed, which for a slot without delay is at once: for something that was not used after all, [`settle`](Self::settle)
     /// with zero.
     pub fn cancel(self) {
-        let now = self.shared.clock.now();
-        self.cancel_at(now);
+        if self.act >= self.shared.clock.now() {
+            self.give_back(u64::MAX, None);
+        }
     }
 
-    /// [`cancel`](Self::cancel) at an explicit time.
+    /// [`cancel`](Self::cancel) at an explicit time, no older than any by which others were admitted.
     pub fn cancel_at(self, now: Tick) {
         if self.act >= now {
-            self.give_back(u64::MAX, now);
+            self.give_back(u64::MAX, Some(now));
         }
     }
 
@@ -81,38 +82,42 @@ impl<A: Held, C: Clock> Reservation<A, C> {
     /// Less may come back while others give back too: only what is certain not to be handed out twice does. In the order
     /// in which things were taken, or from a busy limiter, that is all of it.
     pub fn settle(self, actual: u64) {
-        let now = self.shared.clock.now();
-        self.settle_at(actual, now);
+        self.settle_with(actual, None);
     }
 
-    /// [`settle`](Self::settle) at an explicit time.
+    /// [`settle`](Self::settle) at an explicit time, no older than any by which others were admitted: what time has restored
+    /// since would come back again.
     pub fn settle_at(self, actual: u64, now: Tick) {
+        self.settle_with(actual, Some(now));
+    }
+
+    pub(crate) fn settle_with(self, actual: u64, at: Option<Tick>) {
         let cost = match self.grant.claim {
             Some(claim) => claim.cost,
             None if self.decision().limit() == u64::MAX => return, // nothing is counted where nothing is limited
             None => 0,
         };
         if actual < cost {
-            self.give_back(cost - actual, now);
+            self.give_back(cost - actual, at);
         } else if actual > cost {
+            let now = at.unwrap_or_else(|| self.shared.clock.now());
             self.shared.charge(actual - cost, now);
         }
     }
 
     /// Gives `amount` of it back, after it was used for less: `settle` by the difference.
     pub fn refund(self, amount: u64) {
-        let now = self.shared.clock.now();
-        self.refund_at(amount, now);
+        self.give_back(amount, None);
     }
 
-    /// [`refund`](Self::refund) at an explicit time.
+    /// [`refund`](Self::refund) at an explicit time, as for [`settle_at`](Self::settle_at).
     pub fn refund_at(self, amount: u64, now: Tick) {
-        self.give_back(amount, now);
+        self.give_back(amount, Some(now));
     }
 
-    fn give_back(self, amount: u64, now: Tick) {
+    pub(crate) fn give_back(self, amount: u64, at: Option<Tick>) {
         if let Some(claim) = self.grant.claim {
-            self.shared.give_back(claim, amount.min(claim.cost), self.grant.epoch, now);
+            self.shared.give_back(claim, amount.min(claim.cost), self.grant.epoch, at);
         }
     }
 }

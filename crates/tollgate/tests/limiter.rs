@@ -1,6 +1,7 @@
 //! The verbs of a limiter, and the awkward cases by name.
 #![cfg(not(loom))]
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::{
@@ -187,6 +188,46 @@ fn settling_for_less_gives_back_only_what_time_has_not() {
     clock.advance(millis(100));
     estimate.settle(10);
     assert_eq!(limiter.peek_n(0).remaining(), 1);
+}
+
+/// A clock during whose next reading something else happens, as if whoever reads it were held up just then.
+#[derive(Clone, Default)]
+struct HeldUp {
+    clock: ManualClock,
+    meanwhile: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+}
+
+impl std::fmt::Debug for HeldUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.clock.fmt(f)
+    }
+}
+
+impl Clock for HeldUp {
+    fn now(&self) -> Tick {
+        let now = self.clock.now();
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        if let Some(happens) = meanwhile {
+            happens();
+        }
+        now
+    }
+}
+
+/// Law 7, whatever the time at which others take: they come between a reading and what is done by it.
+#[test]
+fn settling_by_a_reading_that_others_have_overtaken_gives_back_nothing_twice() {
+    let clock = HeldUp::default();
+    let limiter = Limiter::builder(Quota::per_second(10).burst(10)).clock(clock.clone()).build();
+    let taken = limiter.reserve_n(10).unwrap();
+    let (other, manual) = (limiter.clone(), clock.clock.clone());
+    *clock.meanwhile.lock().unwrap() = Some(Box::new(move || {
+        manual.advance(Duration::from_secs(1)); // all ten are there again
+        assert!(other.allow_n(5));
+    }));
+    taken.settle(0);
+    assert!(clock.meanwhile.lock().unwrap().is_none(), "the others came");
+    assert_eq!((0..20).filter(|_| limiter.allow()).count(), 5, "ten in all, at one moment");
 }
 
 #[test]

@@ -195,7 +195,7 @@ impl Cell<AnyAlgorithm> for AnyCell {
         }
     }
 
-    fn give_back(&self, back: GiveBack, now: Tick) -> Option<Fall> {
+    fn give_back(&self, back: GiveBack, now: impl Fn() -> Tick) -> Option<Fall> {
         each!(self, cell => cell.give_back(back, now))
     }
 
@@ -203,7 +203,7 @@ impl Cell<AnyAlgorithm> for AnyCell {
         each!(self, cell => cell.undo(claim, rise))
     }
 
-    fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {
+    fn give_back_carried(&self, back: GiveBack, now: impl Fn() -> Tick) -> bool {
         each!(self, cell => cell.give_back_carried(back, now))
     }
 

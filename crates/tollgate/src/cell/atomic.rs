@@ -437,9 +437,9 @@ where
         (self.curve.0.read(), self.level())
     }
 
-    fn give_back(&self, back: GiveBack, now: Tick) -> Option<Fall> {
+    fn give_back(&self, back: GiveBack, now: impl Fn() -> Tick) -> Option<Fall> {
         let (level, fall) = self.exclusively(|curve, level| {
-            let next = curve.returned(level, back, now);
+            let next = curve.returned(level, back, now());
             let fall = next.map(|next| Fall {
                 by: curve.fall(&level, &next),
                 was_last: curve.is_last(&level, &back.claim),
@@ -463,9 +463,9 @@ where
 
     /// Lifts the curve instead of lowering the level: a level that fell below those of the new curve could be one of the
     /// old, and whoever still holds that might swap it.
-    fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {
+    fn give_back_carried(&self, back: GiveBack, now: impl Fn() -> Tick) -> bool {
         self.shut();
-        let lifted = self.exclusively(|curve, level| match curve.returned(level, back, now) {
+        let lifted = self.exclusively(|curve, level| match curve.returned(level, back, now()) {
             // Above every level there was, so that whoever read one of those fails to swap it.
             Some(next) => {
                 let (lifted, by) = curve.lifted(self.above_all(level) - next);

@@ -238,7 +238,7 @@ impl Cell<Sharded> for LeasedCell {
         (self.algorithm(), Stock { level, leased: self.lanes.tokens() })
     }
 
-    fn give_back(&self, back: GiveBack, now: Tick) -> Option<Fall> {
+    fn give_back(&self, back: GiveBack, now: impl Fn() -> Tick) -> Option<Fall> {
         self.bucket.give_back(back, now)
     }
 
@@ -246,7 +246,7 @@ impl Cell<Sharded> for LeasedCell {
         self.bucket.undo(claim, rise)
     }
 
-    fn give_back_carried(&self, back: GiveBack, now: Tick) -> bool {
+    fn give_back_carried(&self, back: GiveBack, now: impl Fn() -> Tick) -> bool {
         self.bucket.give_back_carried(back, now)
     }
 

@@ -161,9 +161,9 @@ impl<A: Held> Cell<A> for LockedCell<A> {
         (inner.algorithm.clone(), inner.state.clone())
     }
 
-    fn give_back(&self, back: GiveBack, now: Tick) -> Option<Fall> {
+    fn give_back(&self, back: GiveBack, now: impl Fn() -> Tick) -> Option<Fall> {
         let mut inner = self.enter();
-        let change = inner.algorithm.give_back(&inner.state, back, now)?;
+        let change = inner.algorithm.give_back(&inner.state, back, now())?;
         let fall = inner.algorithm.fall(&inner.state, &change);
         let was_last = inner.algorithm.is_last(&inner.state, &back.claim);
         inner.write(Some(change));

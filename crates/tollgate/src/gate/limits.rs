@@ -171,7 +171,7 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
         match claim {
             _ if actual < cost && is_early && !self.shared.cell.algorithm().can_return_early() => {}
             Some((claim, rise)) if how.is_unused() => self.shared.undo(claim, rise, epoch, now),
-            Some((claim, _)) if actual < cost => self.shared.give_back(claim, cost - actual, epoch, now),
+            Some((claim, _)) if actual < cost => self.shared.give_back(claim, cost - actual, epoch, None),
             _ => self.shared.charge(actual - cost, now),
         }
     }

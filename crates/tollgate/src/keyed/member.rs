@@ -226,7 +226,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
             Some(receipt) if actual < cost => {
                 let is_early = is_postponed && self.limiter.tick(now) < receipt.claim.act;
                 if !is_early || self.limiter.can_return_early() {
-                    self.limiter.give_back(self.print, receipt, cost - actual, now);
+                    self.limiter.give_back(self.print, receipt, cost - actual, None);
                 }
             }
             Some(receipt) if actual > cost => {

@@ -92,11 +92,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
     /// has passed, which for a slot without delay is at once: for something that was not used after all, [`settle`](Self::settle)
     /// with zero.
     pub fn cancel(self) {
-        let now = self.limiter.now();
-        self.cancel_at(now);
+        if self.act >= self.limiter.now() {
+            self.refund(u64::MAX);
+        }
     }
 
-    /// [`cancel`](Self::cancel) at an explicit time.
+    /// [`cancel`](Self::cancel) at an explicit time, no older than any by which others were admitted.
     pub fn cancel_at(self, now: Tick) {
         if self.act >= now {
             self.refund_at(u64::MAX, now);
@@ -111,42 +112,50 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
     /// order in which they were made. What was taken of the state that keys share at a [full store](crate::AtCap::Share) does not
     /// come back.
     pub fn settle(self, actual: u64) {
-        let now = self.limiter.now();
-        self.settle_at(actual, now);
+        self.settle_with(actual, None);
     }
 
-    /// [`settle`](Self::settle) at an explicit time.
+    /// [`settle`](Self::settle) at an explicit time, no older than any by which others were admitted: what time has restored
+    /// since would come back again.
     pub fn settle_at(self, actual: u64, now: Tick) {
+        self.settle_with(actual, Some(now));
+    }
+
+    fn settle_with(self, actual: u64, at: Option<Tick>) {
+        let now = || at.unwrap_or_else(|| self.limiter.now());
         match self.slot {
             Slot::Nothing => {}
-            Slot::Shared(cost) => self.limiter.charge_shared(actual.saturating_sub(cost), now),
+            Slot::Shared(cost) => self.limiter.charge_shared(actual.saturating_sub(cost), now()),
             Slot::Here(receipt) => {
                 let cost = receipt.claim.cost;
                 if actual < cost {
-                    self.limiter.give_back(self.print, receipt, cost - actual, now);
+                    self.limiter.give_back(self.print, receipt, cost - actual, at);
                 } else if actual > cost {
-                    self.limiter.charge_known(self.print, receipt.plan, actual - cost, now);
+                    self.limiter.charge_known(self.print, receipt.plan, actual - cost, now());
                 }
             }
-            Slot::InLine(turn) => turn.settle_at(actual, self.limiter.tick(now)),
+            Slot::InLine(turn) => turn.settle_with(actual, at.map(|at| self.limiter.tick(at))),
         }
     }
 
     /// Gives `amount` of it back, after it was used for less: `settle` by the difference.
     pub fn refund(self, amount: u64) {
-        let now = self.limiter.now();
-        self.refund_at(amount, now);
+        self.refund_with(amount, None);
     }
 
-    /// [`refund`](Self::refund) at an explicit time.
+    /// [`refund`](Self::refund) at an explicit time, as for [`settle_at`](Self::settle_at).
     pub fn refund_at(self, amount: u64, now: Tick) {
+        self.refund_with(amount, Some(now));
+    }
+
+    fn refund_with(self, amount: u64, at: Option<Tick>) {
         match self.slot {
             Slot::Nothing | Slot::Shared(_) => {}
             Slot::Here(receipt) => {
                 let amount = amount.min(receipt.claim.cost);
-                self.limiter.give_back(self.print, receipt, amount, now);
+                self.limiter.give_back(self.print, receipt, amount, at);
             }
-            Slot::InLine(turn) => turn.refund_at(amount, self.limiter.tick(now)),
+            Slot::InLine(turn) => turn.give_back(amount, at.map(|at| self.limiter.tick(at))),
         }
     }
 }

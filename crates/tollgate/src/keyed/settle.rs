@@ -47,9 +47,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         true
     }
 
-    pub(super) fn give_back(&self, print: u64, receipt: Receipt, amount: u64, now: Tick) {
-        let (common, now) = (&self.store.common, self.tick(now));
+    /// Gives back part of what was taken, at an explicit time or now. That is read when the shard is at hand, so that nothing in
+    /// it was taken later: by an older time, what time has restored would come back again.
+    pub(super) fn give_back(&self, print: u64, receipt: Receipt, amount: u64, at: Option<Tick>) {
+        let common = &self.store.common;
         let mut shard = self.store.free_shard(print);
+        let now = self.tick(at.unwrap_or_else(|| self.now()));
         let Some(limiter) = self.store.own_limiter(&mut shard, print, now) else {
             shard.give_back(common, print, receipt, amount, now);
             drop(shard);
@@ -58,7 +61,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let claim = shard.worth(common, print, receipt, receipt.plan);
         drop(shard);
         if let Some(claim) = claim {
-            limiter.shared.give_back(claim, amount, Epoch::ORIGIN, now);
+            limiter.shared.give_back(claim, amount, Epoch::ORIGIN, at.map(|_| now));
         }
     }
 
@@ -81,13 +84,18 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// assert_eq!(limiter.remaining("alice"), 4);
     /// ```
     pub fn refund(&self, key: &K, n: u64) {
-        self.refund_at(key, n, self.now());
+        self.refund_with(key, n, None);
     }
 
-    /// [`refund`](Self::refund) at an explicit time.
+    /// [`refund`](Self::refund) at an explicit time, no older than any by which others were admitted.
     pub fn refund_at(&self, key: &K, n: u64, now: Tick) {
-        let (print, now) = (self.store.seed.print(key), self.tick(now));
+        self.refund_with(key, n, Some(now));
+    }
+
+    fn refund_with(&self, key: &K, n: u64, at: Option<Tick>) {
+        let print = self.store.seed.print(key);
         let mut shard = self.store.free_shard(print);
+        let now = self.tick(at.unwrap_or_else(|| self.now()));
         let comes_back = self.store.own_limiter(&mut shard, print, now).is_none()
             && shard.refund(&self.store.common, print, n, now);
         drop(shard);

@@ -41,9 +41,9 @@ impl<A: Held, C: Clock> Shared<A, C> {
         Epoch { fallen, generation }
     }
 
-    /// Gives back part of a claim, and lets those who wait have it.
-    pub(crate) fn give_back(self: &Arc<Self>, claim: Claim, amount: u64, epoch: Epoch, now: Tick) {
-        self.take_back(lock(&self.queue), claim, amount, epoch, now);
+    /// Gives back part of a claim at an explicit time, or now, and lets those who wait have it.
+    pub(crate) fn give_back(self: &Arc<Self>, claim: Claim, amount: u64, epoch: Epoch, at: Option<Tick>) {
+        self.take_back(lock(&self.queue), claim, amount, epoch, at);
         self.watchers.tell();
     }
 
@@ -59,7 +59,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
             queue.spare.forget();
             self.serve(queue, now);
         } else {
-            self.take_back(queue, claim, claim.cost, epoch, now);
+            self.take_back(queue, claim, claim.cost, epoch, None);
         }
         self.watchers.tell();
     }
@@ -70,13 +70,14 @@ impl<A: Held, C: Clock> Shared<A, C> {
         claim: Claim,
         amount: u64,
         epoch: Epoch,
-        now: Tick,
+        at: Option<Tick>,
     ) {
+        let now = || at.unwrap_or_else(|| self.clock.now());
         let Some(claim) = self.worth(&queue, claim, epoch) else {
             return;
         };
         let keeps_distance =
-            || self.cell.standing(now).is_some_and(|standing| standing.would_keep_distance(claim));
+            || self.cell.standing(now()).is_some_and(|standing| standing.would_keep_distance(claim));
         if queue.spare.bars(claim) && !keeps_distance() {
             return;
         }
@@ -95,7 +96,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         }
         queue.tail = None;
         queue.spare.forget();
-        self.serve(queue, now);
+        self.serve(queue, now());
     }
 
     /// What a claim is worth by now: lowered by every return since, and carried over every change of quota.

@@ -193,8 +193,9 @@ impl<'a, C: Clock> Asked<'a, C> {
         if is_remembered { self.facts(now) } else { self.peek(now, true) } // which says that there is no room
     }
 
+    /// By a reading of its own, because nothing may have been taken after that.
     fn refund(&self, now: Tick) -> Decision {
-        self.opened.table.refund_at(&self.owner, self.cost, now);
+        self.opened.table.refund(&self.owner, self.cost);
         self.facts(now)
     }
 

@@ -210,8 +210,8 @@ impl<C: Clock> Table<C> {
         each_or_times!(self, limiter => limiter.charge_at(owner, cost, now))
     }
 
-    pub(super) fn refund_at(&self, owner: &Owner, cost: u64, now: Tick) {
-        each_or_times!(self, limiter => limiter.refund_at(owner, cost, now));
+    pub(super) fn refund(&self, owner: &Owner, cost: u64) {
+        each_or_times!(self, limiter => limiter.refund(owner, cost));
     }
 
     pub(super) fn reset(&self, owner: &Owner) -> bool {

@@ -48,9 +48,9 @@ impl<C: Clock> Times<C> {
         self.states.step_at(owner, now, step).is_admitted()
     }
 
-    pub(super) fn refund_at(&self, owner: &Owner, cost: u64, now: Tick) {
+    pub(super) fn refund(&self, owner: &Owner, cost: u64) {
         let step = |time: &u64, now| self.after(self.bucket.refund(time, cost, now), now);
-        let _ = self.states.step_down_at(owner, now, step);
+        let _ = self.states.step_down(owner, step);
     }
 
     /// A change that nobody is asked about.
