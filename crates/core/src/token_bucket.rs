@@ -185,18 +185,13 @@ impl Curve for TokenBucket {
         let later = level.checked_sub(back.claim.mark)?; // what was taken after the claim
         let refund = if later == 0 {
             amount // nobody came after: undoing is exact
-        } else if level > self.ceiling(now) {
-            // Those after it were promised their times on top of this claim; only what lies above them is free, and only
-            // as long as this claim's own time has not passed.
-            if back.claim.act >= now { amount.saturating_sub(later) } else { 0 }
         } else {
-            // What time has restored since the claim is already back.
-            amount.min(back.claim.mark.saturating_sub(self.floor(now)))
+            // Those who were promised their times stand on top of this claim, and only what is left above them is free.
+            let free = if level > self.ceiling(now) { amount.saturating_sub(later) } else { amount };
+            // What time has restored since the claim is already back; and what was taken as of a moment to come stands on
+            // the floor of that moment, which must stay.
+            free.min(back.claim.mark.saturating_sub(self.floor(now.max(back.ahead))))
         };
-        // What was taken as of a moment to come stands on the floor of that moment, and that must stay.
-        let latest = now.max(back.ahead);
-        let refund =
-            if later == 0 { refund } else { refund.min(back.claim.mark.saturating_sub(self.floor(latest))) };
         // Below zero is as good as zero: both are below the floor, and mean full.
         (refund > 0).then(|| level.saturating_sub(refund))
     }

@@ -161,3 +161,27 @@ fn a_cancelled_promise_gives_no_free_burst_in_a_longer_window() {
         assert!(limit.drain(now) <= 1, "{kind}: six an hour, of which five were used");
     }
 }
+
+/// What a window used beyond its new count is owed by those that follow, and no longer that window's own to give back.
+#[test]
+fn what_is_owed_by_windows_to_come_cannot_be_given_back() {
+    for kind in [Kind::FixedWindow, Kind::PacedWindow] {
+        let (now, next) = (Tick::from_nanos(60_000_000_000 - 1), Tick::from_nanos(120_000_000_000 - 1));
+        let mut limit = Limit::new(kind, 3);
+        let change = limit.algorithm.decide(&limit.state, now, Ask::now(3)).change.expect("all three");
+        let mut claim = Some(limit.algorithm.claim(&change, 3, now));
+        limit.algorithm.apply(&mut limit.state, change);
+        for count in [0, 2] {
+            let before = (limit.algorithm, limit.state.clone());
+            limit.set(count, now);
+            claim = claim
+                .and_then(|claim| before.0.carried(claim, &before.1, now, &limit.algorithm, &limit.state));
+        }
+        assert_eq!(limit.drain(next), 1, "{kind}: one of the two was used before");
+        let back = claim.map(|claim| GiveBack { claim, amount: 3, ahead: next });
+        if let Some(change) = back.and_then(|back| limit.algorithm.give_back(&limit.state, back, next)) {
+            limit.algorithm.apply(&mut limit.state, change);
+        }
+        assert_eq!(limit.drain(next), 0, "{kind}");
+    }
+}

@@ -22,7 +22,7 @@ function token_bucket.back(t, size)
   if later < 0 then
     return false
   elseif later > 0 and t.height > t.depth then
-    size = t.mark_at >= t.tick and size - later or 0
+    size = math.min(size - later, mark)
   elseif later > 0 then
     size = math.min(size, mark)
   end

@@ -62,7 +62,7 @@ impl<A: Held, C: Clock> Reservation<A, C> {
 
     /// Gives the slot back, as far as others have not already been promised times on top of it. Too late once its time
     /// has passed, which for a slot without delay is at once: for something that was not used after all, [`settle`](Self::settle)
-    /// with zero.
+    /// with zero. (A window in which there was no room counts as full until it ends, though what was promised after it is cancelled.)
     pub fn cancel(self) {
         if self.act >= self.shared.clock.now() {
             self.give_back(u64::MAX, None);
