@@ -66,6 +66,7 @@ struct Soak {
     next_batch: AtomicU64,
     sequences: AtomicU64,
     decisions: AtomicU64,
+    rounded: AtomicU64,
     differences: Mutex<Vec<Difference>>,
 }
 
@@ -98,7 +99,10 @@ impl Soak {
         let mut decisions = 0;
         for kind in Kind::ALL {
             match run(kind) {
-                Ok(made) => decisions += u64::from(made),
+                Ok(agreement) => {
+                    decisions += u64::from(agreement.questions);
+                    self.rounded.fetch_add(agreement.rounded.into(), Ordering::Relaxed);
+                }
                 Err(difference) => self.differences().push(difference),
             }
         }
@@ -115,6 +119,10 @@ impl Soak {
             (self.sequences.load(Ordering::Relaxed), self.decisions.load(Ordering::Relaxed));
         let differences = self.differences();
         println!("{sequences} sequences, {decisions} decisions, {} differences", differences.len());
+        println!(
+            "{} answers of buckets were off by what a rounded rate may be",
+            self.rounded.load(Ordering::Relaxed)
+        );
         for difference in differences.iter() {
             println!("{difference}");
         }

@@ -36,7 +36,17 @@ impl fmt::Display for Difference {
     }
 }
 
-/// One random sequence of questions, with everything in it drawn from the seed. Answers how many were asked.
+/// A sequence in which a subject and the oracle agreed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreement {
+    /// How many questions were asked.
+    pub questions: u32,
+    /// How many answers, within what the algorithm may be off by, named a moment more than a nanosecond away from the oracle's, or
+    /// admitted where it refuses, or the other way round. That ends the sequence.
+    pub rounded: u32,
+}
+
+/// One random sequence of questions, with everything in it drawn from the seed.
 ///
 /// # Errors
 /// The first answer that is not the oracle's, to the nanosecond, or to what the algorithm may be off by (see
@@ -49,15 +59,21 @@ impl fmt::Display for Difference {
 /// use tollgate_sim::subject::Held;
 ///
 /// let make = |quota| Held::new(AnyAlgorithm::new(Kind::SubWindows, quota));
-/// assert!(compare::sequence(Kind::SubWindows, make, 42).unwrap() > 0);
+/// let agreement = compare::sequence(Kind::SubWindows, make, 42).unwrap();
+/// assert!(agreement.questions > 0 && agreement.rounded == 0);
 /// ```
-pub fn sequence<S: Subject>(kind: Kind, make: impl FnOnce(Quota) -> S, seed: u64) -> Result<u32, Difference> {
+pub fn sequence<S: Subject>(
+    kind: Kind,
+    make: impl FnOnce(Quota) -> S,
+    seed: u64,
+) -> Result<Agreement, Difference> {
     let mut rng = Rng::with_seed(seed);
     let quota = draw::quota(&mut rng);
     let calls = rng.u32(10..=40);
     let (mut exact, tolerance_ns) = (oracle::of(kind, quota), oracle::tolerance_ns(kind, quota));
     let mut subject = make(quota);
     let mut caller = Caller::new(rng, quota).of(&subject);
+    let mut agreement = Agreement { questions: 0, rounded: 0 };
     for step in 0..calls {
         let (now, ask) = caller.ask();
         let patience_ns = nanos(ask.patience());
@@ -70,16 +86,18 @@ pub fn sequence<S: Subject>(kind: Kind, make: impl FnOnce(Quota) -> S, seed: u64
         if !agrees {
             return Err(Difference { seed, step, kind, quota, now, ask, want, got });
         }
-        if want.is_admitted() != got.is_admitted() {
-            // Right on the boundary of a rounded rate: both answers are good, but from here on they differ.
-            return Ok(step + 1);
+        agreement.questions += 1;
+        let parts = want.is_admitted() != got.is_admitted();
+        agreement.rounded += u32::from(parts || !accepts(1, [want, got], now, patience_ns));
+        if parts {
+            break; // right on the boundary of a rounded rate: from here on they differ
         }
         if want.is_admitted() {
             exact.take(now.as_nanos(), ask.cost());
         }
         caller.hear(got, ask);
     }
-    Ok(calls)
+    Ok(agreement)
 }
 
 /// Whether two answers are the same, or both name nearly the same moment.
