@@ -104,12 +104,17 @@ impl Bound {
         }
     }
 
-    /// After a call of cost n the next one is at least n/rate later.
+    /// After a call of cost n the next one is at least n/rate later, whichever of two it was that came first.
     fn check_spacing(&self, operations: &[Operation]) -> Result<(), Violation> {
         let rate = Rate::of(self.quota);
+        let longest_gap =
+            |from: Operation, to: Operation| i128::from(to.response_ns) - i128::from(from.invoke_ns);
+        let may_follow = |from: Operation, to: Operation| {
+            longest_gap(from, to) * rate.count >= i128::from(from.cost) * rate.period
+        };
         for (first, second) in pairs(operations) {
-            let gap = i128::from(second.response_ns) - i128::from(first.invoke_ns);
-            if gap * rate.count < i128::from(first.cost) * rate.period {
+            if !may_follow(first, second) && !may_follow(second, first) {
+                let gap = longest_gap(first, second);
                 return Err(Violation {
                     start_ns: first.invoke_ns,
                     end_ns: second.response_ns,
@@ -121,12 +126,15 @@ impl Bound {
         Ok(())
     }
 
-    /// Within a window, no more by any moment than its share of the window, and one.
+    /// Within a window, no more by any moment than its share of the window, and one; of what surely lies in the window.
     fn check_pace(&self, operations: &[Operation]) -> Result<(), Violation> {
         let (count, period_ns) = (u128::from(self.quota.count()), nanos(self.quota.period()));
         let (mut window, mut cost) = (0, 0);
         for operation in sorted(operations) {
             let end_ns = operation.response_ns;
+            if operation.invoke_ns / period_ns != end_ns / period_ns {
+                continue;
+            }
             if end_ns / period_ns != window {
                 (window, cost) = (end_ns / period_ns, 0);
             }

@@ -1,5 +1,7 @@
 //! The bounds are kept, and they are reached: a bound that nothing comes near would prove little.
 
+use std::time::Duration;
+
 use fastrand::Rng;
 use tollgate_core::{AnyAlgorithm, Ask, Kind, Quota, Tick};
 use tollgate_sim::bound::Bound;
@@ -111,4 +113,21 @@ fn a_violation_names_the_span() {
     let in_a_second = [500 * MS, 600 * MS, 1_400 * MS].map(|at_ns| Operation::at(at_ns, 1));
     assert!(Bound::of(Kind::SlidingLog, Quota::per_second(2)).check(&in_a_second).is_err());
     assert!(Bound::of(Kind::FixedWindow, Quota::per_second(2)).check(&in_a_second).is_ok());
+}
+
+/// Of a call that took a while only that it was decided at some moment of it is known.
+#[test]
+fn what_may_have_been_in_time_is_no_violation() {
+    let operation = |invoke_ns, response_ns| Operation { invoke_ns, response_ns, cost: 1 };
+    let leaky = Bound::of(Kind::LeakyBucket, Quota::every(Duration::from_nanos(8)));
+    assert_eq!(leaky.check(&[operation(0, 10), operation(7, 8)]), Ok(()), "at 0 and 8");
+    assert_eq!(leaky.check(&[operation(0, 16), operation(8, 8)]), Ok(()), "at 0 or 16, and 8");
+    assert!(leaky.check(&[operation(1, 10), operation(7, 8)]).is_err(), "never eight apart");
+    let paced = Bound::of(Kind::PacedWindow, Quota::per_second(10));
+    let across = [1, 2].map(|late| operation(999 * MS, SECOND + late));
+    assert_eq!(paced.check(&across), Ok(()), "both in the window before");
+    assert!(
+        paced.check(&[1, 2].map(|late| operation(SECOND, SECOND + late))).is_err(),
+        "two where one may be"
+    );
 }
