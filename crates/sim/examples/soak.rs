@@ -120,7 +120,7 @@ impl Soak {
         let differences = self.differences();
         println!("{sequences} sequences, {decisions} decisions, {} differences", differences.len());
         println!(
-            "{} answers of buckets were off by what a rounded rate may be",
+            "{} answers at rounded rates decided otherwise, or named a moment more than 1 ns away, within what they may",
             self.rounded.load(Ordering::Relaxed)
         );
         for difference in differences.iter() {
