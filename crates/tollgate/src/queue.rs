@@ -1,5 +1,8 @@
 //! The queue of those who wait: first come, first served, with one alarm for all of them.
 //!
+//! A timer forgets nothing, so for a turn that is far off the alarm rings several times on the way: what nobody needs any more
+//! stays with the timer for no longer than somebody had waited by then, or a second.
+//!
 //! Nobody who waits has been promised a time. The head of the queue is admitted when the state admits it; whoever gives
 //! up just leaves the line; a new quota changes when the head is due and nothing else. While anybody waits the cell
 //! is shut, so that those who do not wait cannot slip past. Only a reservation can: it is made from what is not promised
@@ -60,8 +63,8 @@ struct Queue<A: Held, C> {
     waiting: usize,
     /// The state as it will be when everybody in line has been served, if somebody asked.
     tail: Option<Tail<A::State>>,
-    /// The alarm that counts, and when it rings.
-    alarm: Option<(Arc<Alarm<A, C>>, Tick)>,
+    /// The alarms that are set, and when they ring, the next one last: more than one only if an earlier one was needed later on.
+    alarms: Vec<(Arc<Alarm<A, C>>, Tick)>,
     /// The latest changes of quota, so that older claims can still be given back.
     changes: VecDeque<Change<A>>,
     /// What may go to turns that lay unseen for long.
@@ -93,6 +96,12 @@ pub(crate) const LONGEST_QUEUE: usize = 65_536;
 
 /// How many a line has places for when the first one comes.
 const FIRST_PLACES: usize = 4;
+
+/// An alarm that is not further off than this need not ring on the way.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How many alarms there is room for when the first one is set.
+const FIRST_ALARMS: usize = 4;
 
 /// How many changes of quota a claim may outlive.
 const CHANGES_KEPT: usize = 8;
@@ -131,6 +140,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
         + size_of::<Waiter>()
         + size_of::<Alarm<A, C>>()
         + FIRST_PLACES * size_of::<Arc<Waiter>>()
+        + FIRST_ALARMS * size_of::<(Arc<Alarm<A, C>>, Tick)>()
         + 3 * size_of::<[usize; 2]>();
 
     pub(crate) fn new(
@@ -146,7 +156,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
             line: VecDeque::new(),
             waiting: 0,
             tail: None,
-            alarm: None,
+            alarms: Vec::new(),
             changes: VecDeque::new(),
             spare: Spare::default(),
         };
@@ -332,7 +342,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
     /// Whether whoever is due must be served before somebody lines up, because the alarm is late and it makes a difference. Where it
     /// makes none that is the alarm's business: several who wake others at a time wake them out of order.
     fn must_pass_first(&self, queue: &Queue<A, C>, waiter: &Waiter, now: Tick) -> bool {
-        let Some((_, due)) = &queue.alarm else { return false };
+        let Some((_, due)) = queue.alarms.last() else { return false };
         let matters = waiter.deadline < Tick::MAX || queue.waiting >= self.longest_queue;
         queue.waiting > 0 && *due <= now && (matters || *due + FORGIVEN <= now)
     }
@@ -569,7 +579,8 @@ impl<A: Held, C: Clock> Shared<A, C> {
                         continue;
                     }
                     let pause = if served.cost > 0 { self.pause(&decision) } else { Duration::ZERO };
-                    self.set_alarm(queue, now, wait.max(pause));
+                    let far_off = now.since(head.since).max(SOON);
+                    self.set_alarm(queue, now, wait.max(pause).min(far_off));
                 }
                 return served;
             }
@@ -595,19 +606,19 @@ impl<A: Held, C: Clock> Shared<A, C> {
 
     fn set_alarm(self: &Arc<Self>, queue: &mut Queue<A, C>, now: Tick, wait: Duration) {
         let due = now + wait;
-        if queue.alarm.as_ref().is_some_and(|(_, earlier)| *earlier <= due) {
+        if queue.alarms.last().is_some_and(|(_, earlier)| *earlier <= due) {
             return;
         }
         let alarm = Arc::new(Alarm { shared: std::sync::Mutex::new(Arc::downgrade(self)) });
-        queue.alarm = Some((Arc::clone(&alarm), due));
+        queue.alarms.push((Arc::clone(&alarm), due));
         self.timer.wake_after(wait, Waker::from(alarm));
     }
 }
 
 impl<A: Held, C> Drop for Shared<A, C> {
-    /// A timer may hold an alarm for days; what it rings for must not stay with it.
+    /// A timer may hold an alarm for long; what it rings for must not stay with it.
     fn drop(&mut self) {
-        if let Some((alarm, _)) = &lock(&self.queue).alarm {
+        for (alarm, _) in &lock(&self.queue).alarms {
             *alarm.target() = Weak::new();
         }
     }
@@ -632,10 +643,7 @@ impl<A: Held, C: Clock> Wake for Alarm<A, C> {
         };
         let now = shared.clock.now();
         let mut queue = lock(&shared.queue);
-        // An earlier alarm may have overtaken this one; then the other one stays set.
-        if queue.alarm.as_ref().is_some_and(|(alarm, _)| Arc::ptr_eq(alarm, &self)) {
-            queue.alarm = None;
-        }
+        queue.alarms.retain(|(alarm, _)| !Arc::ptr_eq(alarm, &self));
         shared.serve(queue, now);
     }
 }

@@ -234,3 +234,100 @@ fn turns_that_are_dropped_late_and_reservations_that_come_back_keep_the_bound_to
     let worst = largest_excess(quota, &history).unwrap();
     assert!(!worst.is_violation(), "{worst:?}");
 }
+
+/// A timer that knows how many alarms are with it.
+#[derive(Clone, Debug, Default)]
+struct Counting {
+    clock: ManualClock,
+    set: Arc<AtomicUsize>,
+}
+
+impl Counting {
+    fn limiter(&self, quota: Quota) -> Bucket {
+        Limiter::builder(quota).clock(self.clock.clone()).timer(self.clone()).build()
+    }
+
+    fn alarms(&self) -> usize {
+        self.set.load(Ordering::SeqCst)
+    }
+}
+
+impl Timer for Counting {
+    fn wake_after(&self, delay: Duration, waker: Waker) {
+        self.set.fetch_add(1, Ordering::SeqCst);
+        self.clock.wake_after(delay, Waker::from(Arc::new(Counted(waker, Arc::clone(&self.set)))));
+    }
+}
+
+struct Counted(Waker, Arc<AtomicUsize>);
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {
+        self.0.wake_by_ref();
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn waits_that_a_new_quota_ends_leave_no_alarms() {
+    let timer = Counting::default();
+    let limiter = timer.limiter(Quota::per_second(1));
+    assert!(limiter.allow());
+    for round in 0..1_000 {
+        limiter.set_quota(Quota::per_day(1));
+        let mut waiting = Waiting::new(limiter.wait());
+        limiter.set_quota(Quota::per_second(1_000));
+        timer.clock.advance(Duration::from_secs(1));
+        assert!(waiting.granted());
+        while limiter.allow() {}
+        assert!(timer.alarms() <= 2, "{} alarms after {round} rounds", timer.alarms());
+    }
+}
+
+#[test]
+fn a_quota_that_goes_up_and_down_sets_few_alarms_however_long_somebody_waits() {
+    let timer = Counting::default();
+    let limiter = timer.limiter(Quota::per_day(1));
+    assert!(limiter.allow());
+    let mut waiting = Waiting::new(limiter.wait());
+    timer.clock.advance(Duration::from_secs(3_600));
+    for round in 0..1_000 {
+        limiter.set_quota(Quota::per_second(1));
+        limiter.set_quota(Quota::per_day(1));
+        timer.clock.advance(Duration::from_secs(1)); // when it would have been due
+        assert!(timer.alarms() <= 2, "{} alarms after {round} rounds", timer.alarms());
+    }
+    limiter.set_quota(Quota::per_second(1));
+    timer.clock.advance(Duration::from_secs(1));
+    assert!(waiting.granted());
+}
+
+#[test]
+fn limiters_that_nobody_waits_for_any_more_leave_no_alarms() {
+    let timer = Counting::default();
+    for _ in 0..1_000 {
+        let limiter = timer.limiter(Quota::per_day(1));
+        assert!(limiter.allow());
+        drop(Waiting::new(limiter.wait()));
+    }
+    timer.clock.advance(Duration::from_secs(1));
+    assert_eq!(timer.alarms(), 0);
+}
+
+#[test]
+fn a_turn_that_is_far_off_comes_at_its_moment() {
+    let timer = Counting::default();
+    let limiter = timer.limiter(Quota::per_day(1));
+    assert!(limiter.allow());
+    let mut waiting = Waiting::new(limiter.wait());
+    let day = Duration::from_secs(86_400);
+    timer.clock.advance_to(Tick::ZERO + day.checked_sub(Duration::from_nanos(1)).unwrap());
+    assert!(!waiting.was_woken() && timer.alarms() == 1);
+    timer.clock.advance(Duration::from_nanos(1));
+    assert!(waiting.granted() && timer.alarms() == 0);
+}
