@@ -580,7 +580,7 @@ impl<A: Held, C: Clock> Shared<A, C> {
                     }
                     let pause = if served.cost > 0 { self.pause(&decision) } else { Duration::ZERO };
                     let far_off = now.since(head.since).max(SOON);
-                    self.set_alarm(queue, now, wait.max(pause).min(far_off));
+                    self.set_alarm(queue, now + wait.max(pause).min(far_off));
                 }
                 return served;
             }
@@ -604,14 +604,15 @@ impl<A: Held, C: Clock> Shared<A, C> {
         self.timer.granularity().min(decision.reset_after().unwrap_or_default() / 2)
     }
 
-    fn set_alarm(self: &Arc<Self>, queue: &mut Queue<A, C>, now: Tick, wait: Duration) {
-        let due = now + wait;
+    /// Makes sure that an alarm rings by then.
+    fn set_alarm(self: &Arc<Self>, queue: &mut Queue<A, C>, due: Tick) {
         if queue.alarms.last().is_some_and(|(_, earlier)| *earlier <= due) {
             return;
         }
         let alarm = Arc::new(Alarm { shared: std::sync::Mutex::new(Arc::downgrade(self)) });
         queue.alarms.push((Arc::clone(&alarm), due));
-        self.timer.wake_after(wait, Waker::from(alarm));
+        // Whoever was told the time may have been told another than the clock's.
+        self.timer.wake_after(due.since(self.clock.now()), Waker::from(alarm));
     }
 }
 

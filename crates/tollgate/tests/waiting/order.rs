@@ -331,3 +331,18 @@ fn a_turn_that_is_far_off_comes_at_its_moment() {
     timer.clock.advance(Duration::from_nanos(1));
     assert!(waiting.granted() && timer.alarms() == 0);
 }
+
+#[test]
+fn an_alarm_rings_when_it_is_due_by_the_clock_whatever_time_was_told() {
+    let (limiter, clock) = bucket(Quota::per_second(1).burst(1));
+    assert!(limiter.allow());
+    let mut first = Waiting::new(limiter.wait());
+    let mut second = Waiting::new(limiter.wait());
+    limiter.set_quota(Quota::per_second(0).burst(1));
+    clock.advance(Duration::from_secs(10));
+    limiter.set_quota_at(Quota::per_second(1).burst(1), at_ms(5_000)); // read before something took long
+    clock.advance(Duration::ZERO);
+    assert!(first.granted(), "due at six, and it is ten; next alarm {:?}", clock.next_due());
+    clock.advance(Duration::from_secs(1));
+    assert!(second.granted());
+}
