@@ -222,7 +222,8 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         self.reserve_ask(now, Ask::within(n, longest_wait))
     }
 
-    /// Counts `n` that happened anyway, whether they fit or not; those who come later wait until they are paid off.
+    /// Counts `n` that happened anyway, whether they fit or not; those who come later wait until they are paid off. That may take
+    /// for ever: a charge of `u64::MAX` shuts the limiter until it is [`reset`](Self::reset).
     pub fn charge(&self, n: u64) {
         self.charge_at(n, self.shared.clock.now());
     }
@@ -272,6 +273,29 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// [`set_quota`](Self::set_quota) at an explicit time.
     pub fn set_quota_at(&self, quota: Quota, now: Tick) {
         self.shared.set_quota(quota, now);
+    }
+
+    /// Starts afresh, as if nothing had ever been taken, and forgives what is owed. Those who wait are served at once, as far as a
+    /// fresh limiter admits them; the others are re-timed. What was taken before stays taken, reservations keep their times,
+    /// and nothing of it can be given back any more.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Limiter, ManualClock, Quota};
+    ///
+    /// let limiter = Limiter::builder(Quota::per_second(10).burst(5)).clock(ManualClock::new()).build();
+    /// limiter.charge(u64::MAX); // by mistake
+    /// assert!(limiter.check().is_never());
+    /// limiter.reset();
+    /// assert_eq!(limiter.remaining(), 5);
+    /// ```
+    pub fn reset(&self) {
+        self.reset_at(self.shared.clock.now());
+    }
+
+    /// [`reset`](Self::reset) at an explicit time.
+    pub fn reset_at(&self, now: Tick) {
+        self.shared.reset(now);
     }
 
     /// The quota in force.

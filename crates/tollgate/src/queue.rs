@@ -201,15 +201,28 @@ impl<A: Held, C: Clock> Shared<A, C> {
         lock(&self.queue).waiting
     }
 
-    /// Starts afresh, from where `algorithm` begins. What was taken before cannot be given back any more.
-    pub(crate) fn reset(self: &Arc<Self>, (algorithm, state): &(A, A::State), now: Tick) {
-        let mut queue = lock(&self.queue);
-        queue.changes.clear();
-        queue.spare.forget();
+    /// Starts afresh.
+    pub(crate) fn reset(self: &Arc<Self>, now: Tick) {
+        self.restart(lock(&self.queue), A::State::default(), now);
+    }
+
+    /// Starts afresh, from where `algorithm` begins.
+    pub(crate) fn reset_to(self: &Arc<Self>, (algorithm, state): &(A, A::State), now: Tick) {
+        let queue = lock(&self.queue);
+        let state = algorithm.moved(state, now, queue.quota, &self.cell.algorithm());
+        self.restart(queue, state, now);
+    }
+
+    /// Goes on from another state. What was taken before cannot be given back any more.
+    fn restart(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue<A, C>>, state: A::State, now: Tick) {
+        self.cell.put(state);
+        // Only now: whoever finds the new generation takes from the new state, and so may give that back.
         self.generation.fetch_add(1, Ordering::AcqRel);
-        self.cell.put(algorithm.moved(state, now, queue.quota, &self.cell.algorithm()));
+        queue.changes.clear();
+        queue.spare = Spare::default();
         queue.tail = None;
         self.serve(queue, now);
+        self.watchers.tell();
     }
 
     /// What the quick path could not answer: somebody waits, or the quota is just changing.

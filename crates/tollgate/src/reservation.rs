@@ -77,7 +77,8 @@ impl<A: Held, C: Clock> Reservation<A, C> {
     }
 
     /// Says what it really cost: what was taken too much comes back, as far as time has not restored it already; what was
-    /// taken too little is charged, and those who come later wait for it.
+    /// taken too little is charged, and those who come later wait for it: after `settle(u64::MAX)` until the limiter is
+    /// [`reset`](crate::Limiter::reset). Of what was taken before a reset nothing comes back.
     ///
     /// Less may come back while others give back too: only what is certain not to be handed out twice does. In the order
     /// in which things were taken, or from a busy limiter, that is all of it.

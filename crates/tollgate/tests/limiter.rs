@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollgate::cell::Held;
 use tollgate::{
     Clock, CoarseClock, KeyedLimiter, Kind, LeakyBucket, Limiter, ManualClock, MonotonicClock, Quota,
     Sometimes, Tick, Verdict,
@@ -394,4 +395,80 @@ fn a_level_that_fell_does_not_come_back_after_a_change_of_quota() {
     limiter.set_quota(Quota::per_minute(7).burst(95));
     assert_eq!(limiter.remaining(), 90);
     assert!(limiter.allow_n(90) && !limiter.allow());
+}
+
+/// What can be had at once.
+fn drain<A: Held>(limiter: &Limiter<A, ManualClock>) -> u64 {
+    (0..100).take_while(|_| limiter.allow()).count() as u64
+}
+
+#[test]
+fn a_reset_forgives_whatever_is_owed() {
+    let quota = Quota::per_second(20).burst(5);
+    for kind in Kind::ALL {
+        let clock = ManualClock::new();
+        let build = || Limiter::builder(quota).kind(kind).clock(clock.clone()).build();
+        let limiter = build();
+        for round in 0..5 {
+            clock.advance(millis(1_234));
+            assert!(limiter.allow(), "{kind}, round {round}");
+            limiter.charge(u64::MAX);
+            limiter.charge(1);
+            assert!(!limiter.allow(), "{kind}, round {round}");
+            limiter.reset();
+            assert_eq!(limiter.peek(), build().peek(), "{kind}, round {round}");
+            limiter.set_quota(quota);
+            assert_eq!(limiter.peek(), build().peek(), "{kind}, round {round}, after a change of quota");
+            assert_eq!(drain(&limiter), drain(&build()), "{kind}, round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_reset_forgives_what_was_owed_before_a_change_of_quota() {
+    for kind in Kind::ALL {
+        let clock = ManualClock::new();
+        let build = |quota| Limiter::builder(quota).kind(kind).clock(clock.clone()).build();
+        let (limiter, quota) = (build(Quota::per_second(20).burst(5)), Quota::per_minute(7).burst(3));
+        clock.advance(millis(1_234));
+        limiter.charge(u64::MAX);
+        limiter.set_quota(quota);
+        assert!(!limiter.allow(), "{kind}");
+        limiter.reset();
+        assert_eq!(limiter.peek(), build(quota).peek(), "{kind}");
+        assert_eq!(drain(&limiter), drain(&build(quota)), "{kind}");
+    }
+}
+
+#[test]
+fn nothing_that_was_taken_before_a_reset_comes_back() {
+    let quota = Quota::per_second(20).burst(5);
+    for kind in Kind::ALL {
+        for changes in 0..3 {
+            let clock = ManualClock::new();
+            let limiter = Limiter::builder(quota).kind(kind).clock(clock).build();
+            let promises: Vec<_> = (0..8).map(|_| limiter.reserve().unwrap()).collect();
+            limiter.reset();
+            (0..changes).for_each(|_| limiter.set_quota(quota));
+            assert!(drain(&limiter) > 0, "{kind}");
+            for (index, promise) in promises.into_iter().enumerate() {
+                if index % 2 == 0 {
+                    promise.settle(0);
+                } else {
+                    promise.cancel();
+                }
+                assert!(!limiter.allow(), "{kind}, {changes} changes");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reset_gives_no_more_than_a_burst_where_something_is_on_lease() {
+    let quota = Quota::per_second(1).burst(10_000);
+    let limiter = Limiter::builder(quota).clock(ManualClock::new()).sharded().build();
+    assert!(limiter.allow(), "and with it a lease");
+    limiter.reset();
+    let admitted = (0..20_000).take_while(|_| limiter.allow()).count();
+    assert!((9_000..=10_000).contains(&admitted), "{admitted}");
 }

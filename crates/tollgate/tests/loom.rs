@@ -132,6 +132,21 @@ fn allow_and_refund_lose_and_double_nothing() {
 }
 
 #[test]
+fn reserve_and_reset_give_back_nothing_from_before() {
+    loom::model(|| {
+        let limiter = bucket(per_hour(2));
+        let other = limiter.clone();
+        let thread = thread::spawn(move || other.reserve_n_at(1, at(0)).expect("two are there"));
+        limiter.reset_at(at(0));
+        let reserved = thread.join().unwrap();
+        let count = || (0..3).filter(|_| limiter.allow_at(at(0))).count();
+        let before = count();
+        reserved.refund_at(1, at(0));
+        assert!((1..=2).contains(&before) && before + count() <= 2, "two since the reset");
+    });
+}
+
+#[test]
 fn refund_and_refund_never_create_capacity() {
     loom::model(|| {
         // Ten tokens taken in three claims; at the time of the refunds six are back. At most four more can be.

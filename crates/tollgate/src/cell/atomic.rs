@@ -51,8 +51,10 @@ struct PackedCurve<C> {
     /// Counts up; odd while the cell is shut.
     gate: AtomicU64,
     words: [AtomicU64; CURVE_WORDS],
-    /// The highest level from which it has fallen under this curve.
+    /// The highest level from which it has fallen, or was charged, under this curve.
     highest: AtomicU64,
+    /// A level to which a charge led, and from which nothing can ever be had; zero if there was none under this curve.
+    beyond_reach: AtomicU64,
     kind: PhantomData<C>,
 }
 
@@ -78,6 +80,7 @@ impl<C: Curve> PackedCurve<C> {
         for (word, value) in self.words.iter().zip(curve.pack()) {
             word.store(value, Ordering::Release);
         }
+        self.beyond_reach.store(0, Ordering::Relaxed);
     }
 
     fn shut(&self) {
@@ -248,8 +251,13 @@ impl<C: Curve> AtomicCell<C> {
         level.max(self.curve.0.highest.load(Ordering::Relaxed)).saturating_add(1)
     }
 
+    /// Notes a level that there was, if anybody may be about to swap it. One beyond reach is nobody's to swap, and if it counted,
+    /// no levels would be left for later curves.
     fn fell_from(&self, level: u64) {
-        self.curve.0.highest.fetch_max(level, Ordering::Relaxed);
+        let curve = &self.curve.0;
+        if level != curve.beyond_reach.load(Ordering::Relaxed) {
+            curve.highest.fetch_max(level, Ordering::Relaxed);
+        }
     }
 
     /// Updates while nobody else can change the curve, shut or not.
@@ -296,7 +304,8 @@ where
     fn new(curve: C) -> Self {
         let words = curve.pack().map(AtomicU64::new);
         let (latch, gate) = (AtomicU64::new(CLOSED), AtomicU64::new(0));
-        let curve = PackedCurve { latch, gate, words, highest: AtomicU64::new(0), kind: PhantomData };
+        let (highest, beyond_reach) = (AtomicU64::new(0), AtomicU64::new(0));
+        let curve = PackedCurve { latch, gate, words, highest, beyond_reach, kind: PhantomData };
         curve.open();
         Self { level: Lines(AtomicU64::new(0)), curve: Lines(curve) }
     }
@@ -494,7 +503,15 @@ where
     }
 
     fn charge(&self, extra: u64, now: Tick) {
-        self.exclusively(|curve, level| (curve.charge(&level, extra, now), ()));
+        let (before, beyond_reach) = self.exclusively(|curve, level| {
+            let next = curve.charge(&level, extra, now);
+            let is_beyond = |next: &u64| curve.opening(*next, Tick::ZERO, 1).is_none();
+            (next, (level, next.filter(is_beyond)))
+        });
+        self.fell_from(before);
+        if let Some(level) = beyond_reach {
+            self.curve.0.beyond_reach.store(level, Ordering::Relaxed);
+        }
     }
 
     fn retune(&self, now: Tick, quota: Quota) -> Retuned<C> {

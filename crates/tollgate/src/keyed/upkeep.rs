@@ -41,7 +41,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let unseen = shard.unseen(&self.store.common, plan);
         drop(shard);
         if let Some(limiter) = &limiter {
-            limiter.shared.reset(&unseen, now);
+            limiter.shared.reset_to(&unseen, now);
         }
         self.store.watchers.tell();
         was_known || limiter.is_some()

@@ -346,3 +346,45 @@ fn an_alarm_rings_when_it_is_due_by_the_clock_whatever_time_was_told() {
     clock.advance(Duration::from_secs(1));
     assert!(second.granted());
 }
+
+#[test]
+fn a_reset_serves_those_who_wait_as_far_as_a_fresh_limiter_does() {
+    let (limiter, clock) = bucket(Quota::per_second(1).burst(2));
+    assert!(limiter.allow_n(2));
+    let mut line: Vec<_> = (0..3).map(|_| Waiting::new(limiter.wait())).collect();
+    limiter.charge(u64::MAX);
+    clock.advance(Duration::from_secs(86_400));
+    assert!(line.iter().all(|one| !one.was_woken()));
+    limiter.reset();
+    assert!(line[0].granted() && line[1].granted() && !line[2].was_woken());
+    clock.advance(Duration::from_secs(1));
+    assert!(line[2].granted());
+}
+
+#[test]
+fn a_turn_from_before_a_reset_goes_to_nobody_else() {
+    let (limiter, clock) = bucket(Quota::per_second(1).burst(1));
+    assert!(limiter.allow());
+    let unseen = Waiting::new(limiter.wait());
+    let (mut second, third) = (Waiting::new(limiter.wait()), Waiting::new(limiter.wait()));
+    clock.advance(Duration::from_secs(1));
+    assert!(unseen.was_woken());
+    limiter.reset();
+    assert!(second.granted());
+    drop(unseen);
+    assert!(!third.was_woken(), "one was there after the reset, and is taken");
+}
+
+#[test]
+fn a_reset_is_told_to_gates() {
+    let (limiter, clock) = bucket(Quota::per_hour(1).burst(1));
+    let other = Limiter::builder(Quota::per_second(10)).clock(clock).build();
+    assert!(limiter.allow());
+    let (gate, woken) = (limiter.and(&other), Arc::new(Counter::default()));
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut wait = Box::pin(gate.wait());
+    assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    limiter.reset();
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+    assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+}
