@@ -184,6 +184,14 @@ impl<A: Held, C: Clock> Limiter<A, C> {
         self.reserve_n(1)
     }
 
+    /// [`reserve`](Self::reserve) at an explicit time.
+    ///
+    /// # Errors
+    /// The refusal, if it can never be had.
+    pub fn reserve_at(&self, now: Tick) -> Result<Reservation<A, C>, Refused> {
+        self.reserve_n_at(1, now)
+    }
+
     /// Takes `n`, now or for the first moment they can be had. A reservation does not queue: it is made from what is not
     /// promised yet, ahead of those who [`wait`](Self::wait).
     ///
@@ -344,6 +352,11 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// What is left at this moment.
     pub fn remaining(&self) -> u64 {
         self.peek_n(0).remaining()
+    }
+
+    /// [`remaining`](Self::remaining) at an explicit time.
+    pub fn remaining_at(&self, now: Tick) -> u64 {
+        self.peek_n_at(0, now).remaining()
     }
 
     /// The clock.

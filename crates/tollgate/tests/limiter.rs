@@ -472,3 +472,28 @@ fn a_reset_gives_no_more_than_a_burst_where_something_is_on_lease() {
     let admitted = (0..20_000).take_while(|_| limiter.allow()).count();
     assert!((9_000..=10_000).contains(&admitted), "{admitted}");
 }
+
+#[test]
+fn every_verb_has_a_twin_that_is_told_the_time() {
+    let quota = Quota::per_second(10).burst(3);
+    let ((by_clock, clock), (told, stopped)) = (manual(quota), manual(quota));
+    for _ in 0..20 {
+        clock.advance(millis(130));
+        let (now, far) = (clock.now(), Duration::from_secs(9));
+        assert_eq!(by_clock.remaining(), told.remaining_at(now));
+        assert_eq!(by_clock.allow(), told.allow_at(now));
+        assert_eq!(by_clock.check_n(2), told.check_n_at(2, now));
+        assert_eq!(by_clock.peek_n(2), told.peek_n_at(2, now));
+        assert_eq!(by_clock.peek_within(2, far), told.peek_within_at(2, far, now));
+        assert_eq!(by_clock.reserve().unwrap().act_time(), told.reserve_at(now).unwrap().act_time());
+        by_clock.charge(1);
+        told.charge_at(1, now);
+        by_clock.set_quota(quota.burst(4));
+        told.set_quota_at(quota.burst(4), now);
+        assert_eq!(by_clock.peek(), told.peek_at(now));
+        by_clock.reset();
+        told.reset_at(now);
+        assert_eq!(by_clock.check(), told.check_at(now));
+    }
+    assert_eq!(stopped.now(), Tick::ZERO);
+}
