@@ -364,12 +364,12 @@ impl<A: Held, C: Clock> Shared<A, C> {
         if self.is_closed() {
             return Err(WaitError::Closed);
         }
-        if queue.waiting >= self.longest_queue {
-            return Err(WaitError::Full { waiting: queue.waiting });
-        }
         let fresh = self.cell.algorithm().decide(&A::State::default(), now, Ask::now(waiter.cost)).decision;
         if fresh.is_never() {
             return Err(WaitError::Never { cost: waiter.cost, limit: fresh.limit() });
+        }
+        if queue.waiting >= self.longest_queue {
+            return Err(WaitError::Full { waiting: queue.waiting });
         }
         // Without a deadline the rest need not be known, unless nobody is in line: then it may be that nothing ever comes.
         if waiter.deadline < Tick::MAX || queue.tail.is_some() || queue.waiting == 0 {

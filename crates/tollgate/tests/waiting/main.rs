@@ -279,6 +279,8 @@ fn a_full_queue_refuses_at_once() {
     let _first = Waiting::new(limiter.wait());
     let second = Waiting::new(limiter.wait());
     assert_eq!(now_or_error(limiter.wait()), Err(WaitError::Full { waiting: 2 }));
+    let never = WaitError::Never { cost: 2, limit: 1 };
+    assert_eq!(now_or_error(limiter.wait_n(2)), Err(never), "trying again would not help");
     drop(second);
     let _third = Waiting::new(limiter.wait());
 }
