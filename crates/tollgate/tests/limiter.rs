@@ -497,3 +497,23 @@ fn every_verb_has_a_twin_that_is_told_the_time() {
     }
     assert_eq!(stopped.now(), Tick::ZERO);
 }
+
+#[cfg(feature = "tokio")]
+#[test]
+fn tokios_clock_tells_one_time_on_every_thread() {
+    let build =
+        || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (runtime, other) = (build(), build());
+    let hour = Duration::from_secs(3_600);
+    let clock = runtime.block_on(async {
+        let clock = tollgate::TokioClock::new();
+        tokio::time::advance(hour).await;
+        clock
+    });
+    let inside = runtime.block_on(async { clock.now() });
+    assert_eq!(inside, Tick::ZERO + hour);
+    assert_eq!(clock.now(), inside, "on no runtime");
+    assert_eq!(other.block_on(async { clock.now() }), inside, "on another");
+    let thread = std::thread::spawn(move || clock.now());
+    assert_eq!(thread.join().unwrap(), inside, "on another thread");
+}

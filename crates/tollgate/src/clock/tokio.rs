@@ -11,7 +11,8 @@ use tollgate_core::Tick;
 use super::{Clock, MonotonicClock};
 use crate::timer::{ThreadTimer, Timer};
 
-/// tokio's clock, which `tokio::time::pause` stops and tests move; its timer is [`TokioTimer`].
+/// tokio's clock, which `tokio::time::pause` stops and tests move; its timer is [`TokioTimer`]. It tells the time of the runtime
+/// that it was made on, on every thread.
 ///
 /// # Examples
 /// ```
@@ -41,6 +42,14 @@ impl TokioClock {
     pub fn new() -> Self {
         Self { origin: Instant::now(), handle: Handle::current() }
     }
+
+    /// Whether this thread is not on the runtime. One that is just ending can be on none.
+    fn is_elsewhere(&self) -> bool {
+        match Handle::try_current() {
+            Ok(current) => current.id() != self.handle.id(),
+            Err(error) => error.is_missing_context(),
+        }
+    }
 }
 
 impl Default for TokioClock {
@@ -51,6 +60,8 @@ impl Default for TokioClock {
 
 impl Clock for TokioClock {
     fn now(&self) -> Tick {
+        // Elsewhere tokio tells the system's time, also while its own stands still.
+        let _entered = self.is_elsewhere().then(|| self.handle.enter());
         Tick::ZERO + self.origin.elapsed()
     }
 
