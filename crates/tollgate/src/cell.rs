@@ -239,9 +239,9 @@ pub struct Fall {
 pub struct Retuned<A: Algorithm> {
     /// When.
     pub now: Tick,
-    /// The algorithm and the state before.
+    /// The algorithm and the state before; a fresh one instead if claims are not [carried by it](Held::carries_by_state).
     pub old: (A, A::State),
-    /// The algorithm and the state after.
+    /// The algorithm and the state after, likewise.
     pub new: (A, A::State),
 }
 
@@ -255,6 +255,12 @@ pub trait Held: Algorithm<State: Send, Change: Send> + Send + Sync + 'static {
 
     /// How many parts its states have: for [`SubWindows`], else zero.
     fn parts(&self) -> u32;
+
+    /// Whether it takes the states to tell what a claim is worth after a change of quota. If not, they need not be kept: they may
+    /// be large.
+    fn carries_by_state(&self) -> bool {
+        !matches!(self.kind(), Kind::SlidingLog | Kind::SlidingCounter | Kind::SubWindows)
+    }
 }
 
 macro_rules! held_in {

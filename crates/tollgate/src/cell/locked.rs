@@ -188,11 +188,13 @@ impl<A: Held> Cell<A> for LockedCell<A> {
 
     fn retune(&self, now: Tick, quota: Quota) -> Retuned<A> {
         let mut inner = self.enter();
-        let new = inner.algorithm.retune(&inner.state, now, quota);
-        let old = (inner.algorithm.clone(), std::mem::take(&mut inner.state));
-        (inner.algorithm, inner.state) = new.clone();
+        let (new, next) = inner.algorithm.retune(&inner.state, now, quota);
+        let before = std::mem::replace(&mut inner.state, next);
+        let old = std::mem::replace(&mut inner.algorithm, new);
         inner.version += 1;
         inner.shut = true;
-        Retuned { now, old, new }
+        let kept = old.carries_by_state().then(|| (before, inner.state.clone()));
+        let (before, after) = kept.unwrap_or_default();
+        Retuned { now, old: (old, before), new: (inner.algorithm.clone(), after) }
     }
 }

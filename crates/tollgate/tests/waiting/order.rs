@@ -388,3 +388,15 @@ fn a_reset_is_told_to_gates() {
     assert_eq!(woken.0.load(Ordering::SeqCst), 1);
     assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
 }
+
+#[test]
+fn a_change_of_quota_keeps_no_state_that_may_be_large() {
+    use tollgate::cell::{Cell, LockedCell};
+    use tollgate::{Ask, SlidingLog};
+    let cell = LockedCell::new(SlidingLog::new(Quota::per_second(10)));
+    let _ = cell.take(Tick::ZERO, Ask::now(4));
+    let retuned = cell.retune(Tick::ZERO, Quota::per_second(5));
+    assert_eq!((retuned.old.1, retuned.new.1), Default::default(), "a limiter keeps eight of these");
+    cell.open();
+    assert_eq!(cell.quick_peek(Tick::ZERO, Ask::now(0)).unwrap().remaining(), 1);
+}
