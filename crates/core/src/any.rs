@@ -335,6 +335,12 @@ impl Algorithm for AnyAlgorithm {
             (Self::FixedWindow(old), Self::FixedWindow(new)) => old.carried(claim, &level, now, new, &next),
             (Self::PacedWindow(old), Self::PacedWindow(new)) => old.carried(claim, &level, now, new, &next),
             (Self::SlidingLog(_), Self::SlidingLog(_)) => Some(claim),
+            (Self::SlidingCounter(old), Self::SlidingCounter(new)) => {
+                old.carried(claim, &Counts::default(), now, new, &Counts::default())
+            }
+            (Self::SubWindows(old), Self::SubWindows(new)) => {
+                old.carried(claim, &Parts::default(), now, new, &Parts::default())
+            }
             _ => None,
         }
     }

@@ -199,6 +199,11 @@ impl Algorithm for SlidingCounter {
         (new, Counts { window, current: self.used(counts, now).max(full), previous: 0 })
     }
 
+    /// Windows of the same length go on as they are, and so do claims on them.
+    fn carried(&self, claim: Claim, _: &Counts, _: Tick, new: &Self, _: &Counts) -> Option<Claim> {
+        (new.period_ns == self.period_ns).then_some(claim)
+    }
+
     fn is_idle(&self, counts: &Counts, now: Tick) -> bool {
         self.period_ns == 0 || self.facts(counts, now).reset_ns == 0
     }

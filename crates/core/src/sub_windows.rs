@@ -214,6 +214,11 @@ impl Algorithm for SubWindows {
         (new, carried)
     }
 
+    /// Parts of the same length go on as they are, and so do claims on them.
+    fn carried(&self, claim: Claim, _: &Parts, _: Tick, new: &Self, _: &Parts) -> Option<Claim> {
+        (new.period_ns == self.period_ns && new.parts == self.parts).then_some(claim)
+    }
+
     fn is_idle(&self, state: &Parts, now: Tick) -> bool {
         self.period_ns == 0 || self.facts(state, now).reset_ns == 0
     }

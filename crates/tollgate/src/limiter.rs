@@ -274,6 +274,9 @@ impl<A: Held, C: Clock> Limiter<A, C> {
     /// Changes the quota. What was used stays used: nobody gets a free burst, no debt is forgiven, reservations keep
     /// their times, and everybody who waits is re-timed. Those whose deadline can no longer be kept are told at once. Only under
     /// an unlimited quota may it be forgotten what was used: most algorithms then have nothing to count by.
+    ///
+    /// What was taken before can still be [given back](Reservation::settle) during the next eight changes, and not after that; by a
+    /// sliding window counter or sub-windows not after a change of the period either.
     pub fn set_quota(&self, quota: Quota) {
         self.set_quota_at(quota, self.shared.clock.now());
     }

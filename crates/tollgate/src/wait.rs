@@ -75,8 +75,8 @@ impl std::error::Error for WaitError {}
 /// # Cancel safety
 /// Dropping it at any moment loses nothing: its place goes to those behind, and so does a turn that was granted
 /// but not yet seen. A turn that lay unseen for longer than an empty bucket takes to fill goes to the next in line as long as the
-/// bound allows: in a busy line with a burst of four or more, up to a quarter of the burst at a time. What is beyond that
-/// may be lost.
+/// bound allows: in a busy line with a burst of four or more, up to a quarter of the burst at a time. What is beyond that, and
+/// what was granted more than eight changes of quota ago, may be lost.
 #[must_use = "a wait does nothing unless it is awaited or blocked on"]
 #[derive(Debug)]
 pub struct Wait<'a, A: Held, C: Clock> {

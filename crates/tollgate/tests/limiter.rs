@@ -7,8 +7,9 @@ use std::time::Duration;
 use tollgate::cell::Held;
 use tollgate::{
     Clock, CoarseClock, KeyedLimiter, Kind, LeakyBucket, Limiter, ManualClock, MonotonicClock, Quota,
-    Sometimes, Tick, Verdict,
+    Sometimes, SubWindows, Tick, Verdict,
 };
+use tollgate_sim::history::{Operation, fullest_trailing};
 
 fn manual(quota: Quota) -> (Limiter<tollgate::TokenBucket, ManualClock>, ManualClock) {
     let clock = ManualClock::new();
@@ -516,4 +517,89 @@ fn tokios_clock_tells_one_time_on_every_thread() {
     assert_eq!(other.block_on(async { clock.now() }), inside, "on another");
     let thread = std::thread::spawn(move || clock.now());
     assert_eq!(thread.join().unwrap(), inside, "on another thread");
+}
+
+#[test]
+fn an_estimate_is_settled_though_the_quota_changed_up_to_eight_times_since() {
+    for kind in Kind::ALL {
+        for changes in [0, 1, 2, 8, 9] {
+            let quota = Quota::per_second(100).burst(100);
+            let limiter = Limiter::builder(quota).kind(kind).clock(ManualClock::new()).build();
+            let reserved = limiter.reserve().unwrap();
+            for more in 0..changes {
+                limiter.set_quota(Quota::per_second(100 + more % 2).burst(100));
+            }
+            let before = limiter.remaining();
+            reserved.settle(0);
+            assert_eq!(limiter.remaining() > before, changes <= 8, "{kind}, {changes} changes");
+        }
+    }
+}
+
+#[test]
+fn sliding_windows_whose_quota_is_set_again_go_on_as_if_it_were_not() {
+    let quota = Quota::per_second(10);
+    let kinds = [Kind::SlidingLog, Kind::SlidingCounter, Kind::SubWindows];
+    for (kind, seed) in kinds.iter().flat_map(|kind| (0..200).map(move |seed| (*kind, seed))) {
+        let (clock, mut rng) = (ManualClock::new(), fastrand::Rng::with_seed(seed));
+        let both = [(); 2].map(|()| Limiter::builder(quota).kind(kind).clock(clock.clone()).build());
+        let (mut taken, mut changes) = (Vec::new(), 0);
+        for step in 0..200 {
+            let (n, patience) = (rng.u64(1..5), millis(rng.u64(..2_000)));
+            match rng.u8(..4) {
+                0 => clock.advance(millis(rng.u64(..400))),
+                1 => {
+                    both[1].set_quota(quota);
+                    changes += 1;
+                    taken.retain(|(since, _, _): &(u64, _, _)| changes - since <= 8); // what is older gives nothing back
+                }
+                2 => {
+                    let mut pair = both.each_ref().map(|limiter| limiter.reserve_within(n, patience).ok());
+                    let pair = pair[0].take().zip(pair[1].take());
+                    taken.extend(pair.map(|(one, other)| (changes, one, other)));
+                }
+                _ if taken.is_empty() => {}
+                _ => {
+                    let (_, one, other) = taken.swap_remove(rng.usize(..taken.len()));
+                    let actual = rng.u64(..3);
+                    one.settle(actual);
+                    other.settle(actual);
+                }
+            }
+            let [one, other] = both.each_ref().map(|limiter| limiter.peek_within(n, patience));
+            assert_eq!(one, other, "{kind}, seed {seed}, step {step}");
+        }
+    }
+}
+
+/// Sub-windows promise the most, so with them whatever came back twice would show.
+#[test]
+fn what_comes_back_after_changes_of_the_count_keeps_the_greatest_of_their_bounds() {
+    for seed in 0..500 {
+        let (clock, mut rng) = (ManualClock::new(), fastrand::Rng::with_seed(seed));
+        let builder = Limiter::builder(Quota::per_second(10)).algorithm(SubWindows::new);
+        let limiter = builder.clock(clock.clone()).build();
+        let (mut history, mut taken) = (Vec::new(), Vec::new());
+        for _ in 0..300 {
+            match rng.u8(..4) {
+                0 => clock.advance(millis(rng.u64(..300))),
+                1 => limiter.set_quota(Quota::per_second(rng.u64(3..=10))),
+                2 => {
+                    let (n, patience) = (rng.u64(1..4), millis(rng.u64(..1_500)));
+                    if let Ok(reserved) = limiter.reserve_within(n, patience) {
+                        history.push(Operation::at(reserved.act_time().as_nanos(), n));
+                        taken.push((history.len() - 1, reserved));
+                    }
+                }
+                _ if taken.is_empty() => {}
+                _ => {
+                    let (index, reserved) = taken.swap_remove(rng.usize(..taken.len()));
+                    history[index].cost = rng.u64(..history[index].cost);
+                    reserved.settle(history[index].cost);
+                }
+            }
+        }
+        let fullest = fullest_trailing(1_000_000_000, &history).expect("something was admitted").cost;
+        assert!((1..=10).contains(&fullest), "{fullest} in a second, seed {seed}");
+    }
 }
