@@ -12,7 +12,7 @@ use super::{Clock, MonotonicClock};
 ///
 /// A reading is at most one interval old (more if the machine is overloaded). A limiter on it admits at most
 /// `burst + rate·(T + interval)` over a span T, and is late by up to an interval in granting what time restores.
-/// Clones share one background thread, which ends when the last of them is dropped.
+/// Clones share one background thread, which ends within an interval after the last of them is dropped.
 ///
 /// It pays where reading the processor's counter is slow, and most with many keys: some processors read it only when
 /// all loads before have come, so that one check must wait for memory until the last one has. There a check of one
@@ -32,9 +32,10 @@ pub struct CoarseClock {
 }
 
 impl CoarseClock {
-    /// A clock that is refreshed every `interval`, of at least 10 µs; its origin is that of [`MonotonicClock`].
+    /// A clock that is refreshed every `interval`, from 10 µs to a second; others are taken as the nearest of these. Its origin is
+    /// that of [`MonotonicClock`].
     pub fn new(interval: Duration) -> Self {
-        let interval = interval.max(Duration::from_micros(10));
+        let interval = bounded(interval);
         let clock = MonotonicClock::new();
         let reading = Arc::new(AtomicU64::new(clock.now().as_nanos()));
         let weak = Arc::downgrade(&reading);
@@ -44,6 +45,11 @@ impl CoarseClock {
             .expect("the system lets us start a thread");
         Self { reading }
     }
+}
+
+/// Too short an interval would keep a core busy; with too long a one the clock would stand still, and its thread never end.
+fn bounded(interval: Duration) -> Duration {
+    interval.clamp(Duration::from_micros(10), Duration::from_secs(1))
 }
 
 fn refresh(clock: &MonotonicClock, reading: &Weak<AtomicU64>, interval: Duration) {
@@ -64,5 +70,18 @@ impl Clock for CoarseClock {
     #[inline]
     fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.reading, &other.reading)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_wound_at_least_every_second() {
+        let second = Duration::from_secs(1);
+        assert_eq!([Duration::MAX, 2 * second, second].map(bounded), [second; 3]);
+        assert_eq!(bounded(Duration::from_millis(1)), Duration::from_millis(1));
+        assert_eq!(bounded(Duration::ZERO), Duration::from_micros(10));
     }
 }
