@@ -528,7 +528,8 @@ impl<A: Held, C: Clock> Shared<A, C> {
                 (above || waiter.deadline < Tick::MAX)
                     .then_some(WaitError::Never { cost: waiter.cost, limit: step.decision.limit() })
             } else {
-                (now + delay > waiter.deadline).then_some(WaitError::TooLate { would_take: delay })
+                let would_take = now.since(waiter.since) + delay;
+                (now + delay > waiter.deadline).then_some(WaitError::TooLate { would_take })
             };
             match (error, step.change) {
                 (Some(error), _) => {
@@ -574,8 +575,8 @@ impl<A: Held, C: Clock> Shared<A, C> {
             }
             let epoch = self.epoch();
             if now > head.deadline + FORGIVEN {
-                let error = WaitError::TooLate { would_take: now.since(head.since) };
-                served.turn_away(head, error);
+                let wait = self.cell.prepare(now, Ask::whenever(head.cost)).decision.delay();
+                served.turn_away(head, WaitError::TooLate { would_take: now.since(head.since) + wait });
                 queue.waiting -= 1;
                 continue;
             }

@@ -30,7 +30,8 @@ pub enum WaitError {
     /// It cannot be had before the deadline: not as things stand, or not any more after others reserved, were charged for, or
     /// lowered the quota.
     TooLate {
-        /// How long it would have taken; zero if nobody knows.
+        /// How long it would have taken, from when it began to wait: at a gate, at least so long if the deadline has passed by then;
+        /// zero if nobody knows.
         would_take: Duration,
     },
     /// Too many are waiting already.

@@ -196,7 +196,7 @@ fn a_lower_quota_re_times_everybody() {
     limiter.set_quota(Quota::per_second(1).burst(1));
     assert!(hasty.was_woken(), "three half seconds are too late");
     assert!(
-        matches!(hasty.poll(), Some(Err(WaitError::TooLate { would_take })) if would_take == millis(2_500))
+        matches!(hasty.poll(), Some(Err(WaitError::TooLate { would_take })) if would_take == millis(50 + 2_500))
     );
     clock.advance(millis(499));
     assert!(!first.was_woken());
@@ -484,6 +484,19 @@ fn whoever_is_found_past_its_deadline_is_refused() {
     clock.set(Tick::ZERO + Duration::from_secs(3_600)); // the machine slept
     clock.advance(Duration::ZERO);
     assert!(matches!(waiting.poll(), Some(Err(WaitError::TooLate { .. }))));
+}
+
+#[test]
+fn whoever_is_found_past_its_deadline_is_told_how_long_it_would_have_taken() {
+    let (limiter, clock) = bucket(Quota::per_second(1));
+    assert!(limiter.allow());
+    let mut first = Waiting::new(limiter.wait());
+    let mut second = Waiting::new(limiter.wait().within(millis(2_000)));
+    clock.set(Tick::ZERO + millis(2_500)); // the machine slept
+    clock.advance(Duration::ZERO);
+    assert!(first.granted());
+    let told = second.poll().expect("it is too late").unwrap_err();
+    assert_eq!(told, WaitError::TooLate { would_take: millis(3_500) });
 }
 
 #[test]
