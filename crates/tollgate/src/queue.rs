@@ -323,19 +323,25 @@ impl<A: Held, C: Clock> Shared<A, C> {
         decision
     }
 
-    /// Lines up, or says why not.
-    pub(crate) fn line_up(self: &Arc<Self>, waiter: &Arc<Waiter>, now: Tick) -> Result<(), WaitError> {
+    /// Lines up, or says why not. `place` has the waiter as soon as it is in line, also if something panics after that.
+    pub(crate) fn line_up(
+        self: &Arc<Self>,
+        waiter: Waiter,
+        place: &mut Option<Arc<Waiter>>,
+        now: Tick,
+    ) -> Result<(), WaitError> {
         let mut queue = lock(&self.queue);
-        let served = if self.must_pass_first(&queue, waiter, now) {
+        let served = if self.must_pass_first(&queue, &waiter, now) {
             self.pass(&mut queue, now)
         } else {
             Served::default()
         };
-        let may_line_up = self.may_line_up(&mut queue, waiter, now);
+        let may_line_up = self.may_line_up(&mut queue, &waiter, now);
         if may_line_up.is_err() && queue.waiting == 0 {
             queue.tail = None; // with nobody in line the state changes without the lock
         }
         if may_line_up.is_ok() {
+            let waiter = place.insert(Arc::new(waiter));
             queue.line.push_back(Arc::clone(waiter));
             queue.waiting += 1;
             if queue.waiting == 1 {
@@ -624,9 +630,9 @@ impl<A: Held, C: Clock> Shared<A, C> {
             return;
         }
         let alarm = Arc::new(Alarm { shared: std::sync::Mutex::new(Arc::downgrade(self)) });
-        queue.alarms.push((Arc::clone(&alarm), due));
         // Whoever was told the time may have been told another than the clock's.
-        self.timer.wake_after(due.since(self.clock.now()), Waker::from(alarm));
+        self.timer.wake_after(due.since(self.clock.now()), Waker::from(Arc::clone(&alarm)));
+        queue.alarms.push((alarm, due)); // only now: a timer that panicked will not ring
     }
 }
 

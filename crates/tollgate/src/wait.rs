@@ -126,9 +126,8 @@ impl<'a, A: Held, C: Clock> Wait<'a, A, C> {
         {
             return Ok(Some(Grant { decision: taken.decision, claim: taken.claim, epoch }));
         }
-        let waiter = Arc::new(Waiter::new(self.cost, self.deadline, now));
-        self.shared.line_up(&waiter, now)?;
-        self.waiter = Some(waiter);
+        let waiter = Waiter::new(self.cost, self.deadline, now);
+        self.shared.line_up(waiter, &mut self.waiter, now)?;
         Ok(None)
     }
 

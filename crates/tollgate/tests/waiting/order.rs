@@ -1,6 +1,8 @@
 //! What a limiter promises to those who wait, whatever comes in between: turns that nobody picks up, changes of quota, late alarms,
 //! looks ahead, returns in any order.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, mpsc};
 
 use super::*;
@@ -399,4 +401,34 @@ fn a_change_of_quota_keeps_no_state_that_may_be_large() {
     assert_eq!((retuned.old.1, retuned.new.1), Default::default(), "a limiter keeps eight of these");
     cell.open();
     assert_eq!(cell.quick_peek(Tick::ZERO, Ask::now(0)).unwrap().remaining(), 1);
+}
+
+/// A timer that panics the first time.
+#[derive(Debug, Default)]
+struct Unreliable {
+    clock: ManualClock,
+    has_panicked: AtomicBool,
+}
+
+impl Timer for Unreliable {
+    fn wake_after(&self, delay: Duration, waker: Waker) {
+        assert!(self.has_panicked.swap(true, Ordering::SeqCst), "a timer that panics: expected in this test");
+        self.clock.wake_after(delay, waker);
+    }
+}
+
+#[test]
+fn a_timer_that_panics_leaves_nobody_in_line_who_is_gone() {
+    let timer = Unreliable::default();
+    let clock = timer.clock.clone();
+    let limiter = Limiter::builder(Quota::per_second(1)).clock(clock.clone()).timer(timer).build();
+    assert!(limiter.allow());
+    let mut wait = Box::pin(limiter.wait());
+    let poll = || wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
+    drop(wait);
+    assert_eq!(limiter.waiting(), 0);
+    let mut next = Waiting::new(limiter.wait());
+    clock.advance(Duration::from_secs(1));
+    assert!(next.granted(), "there is an alarm for it, and nobody before it");
 }
