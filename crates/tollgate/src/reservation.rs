@@ -81,8 +81,9 @@ impl<A: Held, C: Clock> Reservation<A, C> {
     /// [`reset`](crate::Limiter::reset). Of what was taken before a reset nothing comes back.
     ///
     /// Less may come back while others give back too: only what is certain not to be handed out twice does. In the order
-    /// in which things were taken, or from a busy limiter, that is all of it. Nothing comes back of what was taken more than eight
-    /// [changes of quota](crate::Limiter::set_quota) ago.
+    /// in which things were taken, or from a busy limiter, that is all of it. Those that are settled for a part each, the newest
+    /// first, may get nothing back in the end: whatever comes back of a later one counts as if it had been theirs. Nothing
+    /// comes back of what was taken more than eight [changes of quota](crate::Limiter::set_quota) ago.
     pub fn settle(self, actual: u64) {
         self.settle_with(actual, None);
     }
