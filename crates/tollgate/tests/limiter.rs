@@ -196,8 +196,10 @@ fn settling_for_less_gives_back_only_what_time_has_not() {
 #[derive(Clone, Default)]
 struct HeldUp {
     clock: ManualClock,
-    meanwhile: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+    meanwhile: Arc<Mutex<Option<Deed>>>,
 }
+
+type Deed = Box<dyn FnOnce() + Send>;
 
 impl std::fmt::Debug for HeldUp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
