@@ -24,7 +24,7 @@ use line::{Line, LineHandle};
 use member::Repeated;
 pub(crate) use member::{AnyClock, Call, Id, Part, Reading, Settling, Share};
 pub(crate) use one_of::OneOf;
-pub(crate) use tally::{Tally, postponed};
+pub(crate) use tally::{Tally, postponed, would_refuse};
 
 pub use compose::{And, Costing};
 pub use member::Member;
@@ -171,9 +171,9 @@ impl<M: Member> Gate<M> {
     /// [`check_n`](Self::check_n), and what each of the limits says: see [`acquire_noting`](Self::acquire_noting).
     pub(crate) fn check_noting(&self, n: u64, each: &mut Vec<(Which, Decision)>) {
         let call = self.call(n);
-        if self.try_to_take(&call, Tally::noting(each)).is_none() {
-            let _ = self.take_again(call, Some(each)); // what it says is noted
-        }
+        let taken = self.try_to_take(&call, Tally::noting(each));
+        let (decision, receipt) = taken.unwrap_or_else(|| self.take_again(call, Some(each)));
+        self.use_up(decision, receipt);
     }
 
     /// What [`check`](Self::check) would answer, taking nothing.
@@ -260,7 +260,9 @@ impl<M: Member> Gate<M> {
         for times in 0.. {
             let is_promise = longest_wait > Duration::ZERO;
             let call = Call { repeated: repeated.as_ref(), is_promise, ..self.call(n) };
-            let (decision, plan, delay) = self.first_moment(call, longest_wait)?;
+            let (decision, plan, delay) = self
+                .first_moment(call, longest_wait)
+                .inspect_err(|_| self.count_refusal(&call, longest_wait))?;
             if self.members.hold(&plan) {
                 let receipt = self.members.commit(plan);
                 self.members.promised();
@@ -307,7 +309,8 @@ impl<M: Member> Gate<M> {
     #[allow(clippy::inline_always, reason = "a gate's decisions should stay in registers as a limiter's do")]
     fn call(&self, n: u64) -> Call<'_> {
         let reading = self.members.reading();
-        Call { reading, n, share: Share::WHOLE, delay: Duration::ZERO, is_promise: false, repeated: None }
+        let (share, delay) = (Share::WHOLE, Duration::ZERO);
+        Call { reading, n, share, delay, is_promise: false, waits: false, repeated: None }
     }
 
     /// The time of a call, by the first clock there is.
@@ -339,10 +342,33 @@ impl<M: Member> Gate<M> {
     #[inline(never)]
     fn check_the_long_way(&self, call: Call<'_>) -> GateDecision {
         let (decision, receipt) = self.take(call);
-        if let Some(receipt) = receipt {
-            self.members.settle(receipt, &mut Settling::Used);
-        }
+        self.use_up(decision, receipt);
         decision
+    }
+
+    /// Reports what was taken, if anything was, and ends it.
+    #[inline]
+    fn use_up(&self, decision: GateDecision, receipt: Option<M::Receipt>) {
+        if let Some(receipt) = receipt {
+            Permit::new(&self.members, decision, receipt, Tick::ZERO, OnDrop::Keep).release();
+        }
+    }
+
+    /// [`acquire_n`](Self::acquire_n) for whoever goes on waiting if it is refused.
+    fn acquire_waiting(&self, n: u64) -> Result<Permit<M>, GateRefused> {
+        self.acquire_by(Call { waits: true, ..self.call(n) })
+    }
+
+    /// Counts a refusal for those who would not have admitted it by themselves within `patience`.
+    fn count_refusal(&self, call: &Call<'_>, patience: Duration) {
+        let plan = self.members.prepare(call, 0, &mut Tally::default());
+        self.members.refused(&plan, patience);
+    }
+
+    /// The same, of somebody who waited for `n`.
+    fn count_turned_away(&self, n: u64, patience: Duration) {
+        let repeated = Repeated::of(&self.members);
+        self.count_refusal(&Call { repeated: repeated.as_ref(), ..self.call(n) }, patience);
     }
 
     fn acquire_by(&self, call: Call<'_>) -> Result<Permit<M>, GateRefused> {
@@ -372,6 +398,9 @@ impl<M: Member> Gate<M> {
         let plan = self.members.prepare(call, 0, &mut tally);
         if !tally.admits() {
             let is_whole = call.repeated.is_some() || !Repeated::is_any(&self.members);
+            if is_whole && !call.waits {
+                self.members.refused(&plan, Duration::ZERO);
+            }
             return is_whole.then(|| (tally.decision(), None));
         }
         self.members.hold(&plan).then(|| (tally.decision(), Some(self.members.commit(plan))))

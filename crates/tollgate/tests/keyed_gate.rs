@@ -2,9 +2,10 @@
 #![cfg(not(loom))]
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -16,6 +17,10 @@ type Keyed = KeyedLimiter<u64, AnyAlgorithm, ManualClock>;
 
 fn build(kind: Kind, quota: Quota, clock: &ManualClock) -> Keyed {
     KeyedLimiter::builder(quota).kind(kind).clock(clock.clone()).build()
+}
+
+fn poll<F: Future>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Random calls of a gate of two tiers for each key, compared with bare algorithms that are asked first and then taken from.
@@ -335,4 +340,51 @@ fn a_key_that_finds_no_room_is_told_when_there_will_be() {
     assert!(!each.key(&neighbour).and(&all).allow(), "{wait:?} is too long");
     clock.advance(tick);
     assert!(each.key(&neighbour).and(&all).allow(), "{wait:?} is too short");
+}
+
+/// What a gate admits counts for all keys, what it refuses for those that would not have admitted it by themselves.
+#[test]
+fn a_refusal_counts_for_the_keys_that_made_it() {
+    let clock = ManualClock::new();
+    let [tight, wide] =
+        [2, 100].map(|burst| build(Kind::TokenBucket, Quota::per_hour(1).burst(burst), &clock));
+    let gate = tight.key(&1).and(wide.key(&1));
+    let counts = || [&tight, &wide].map(|limiter| (limiter.stats().admitted, limiter.stats().denied));
+    assert!(gate.allow() && gate.acquire().is_ok());
+    assert_eq!(counts(), [(2, 0); 2]);
+    let hour = Duration::from_secs(3_600);
+    assert!(
+        !gate.allow() && !gate.check_n(3).is_allowed() && gate.acquire_noting(1, &mut Vec::new()).is_err()
+    );
+    assert_eq!(counts(), [(2, 3), (2, 0)]);
+    assert!(gate.reserve_within(1, hour / 2).is_err() && gate.reserve_n(101).is_err());
+    assert_eq!(counts(), [(2, 5), (2, 1)]);
+    assert!(gate.reserve_within(1, hour).is_ok(), "in an hour");
+    assert!(!gate.peek().is_allowed() && gate.peek_within(1, 9 * hour).is_admitted());
+    assert_eq!(counts(), [(3, 5), (3, 1)]);
+}
+
+#[test]
+fn a_wait_at_a_gate_counts_when_it_is_over() {
+    let clock = ManualClock::new();
+    let keyed = build(Kind::TokenBucket, Quota::per_second(1), &clock);
+    let gate = Gate::new(keyed.key(&1));
+    let counts = || (keyed.stats().admitted, keyed.stats().denied);
+    assert!(gate.allow());
+    let mut wait = Box::pin(gate.wait());
+    for _ in 0..3 {
+        assert!(poll(&mut wait).is_pending());
+    }
+    assert_eq!(counts(), (1, 0), "nobody was denied anything");
+    let mut late = Box::pin(gate.wait().within(Duration::from_millis(1)));
+    assert!(matches!(poll(&mut late), Poll::Ready(Err(_))));
+    assert_eq!(counts(), (1, 1));
+    clock.advance(Duration::from_secs(1));
+    assert!(poll(&mut wait).is_ready());
+    assert_eq!(counts(), (2, 1));
+    // By the limiter that the key has of its own.
+    let mut own = Box::pin(keyed.wait(&1));
+    assert!(poll(&mut own).is_pending());
+    assert!(!gate.allow());
+    assert_eq!(counts(), (2, 2));
 }

@@ -3,6 +3,7 @@
 use std::iter;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use super::Gate;
 use super::member::{AnyClock, Call, Id, Member, Part, Reading, Settling, Share};
@@ -140,6 +141,18 @@ impl<L: Part, R: Part> Part for And<L, R> {
         self.right.promised();
     }
 
+    #[inline]
+    fn admitted(&self, (left, right): &Self::Receipt) {
+        self.left.admitted(left);
+        self.right.admitted(right);
+    }
+
+    #[inline]
+    fn refused(&self, (left, right): &Self::Plan, patience: Duration) {
+        self.left.refused(left, patience);
+        self.right.refused(right, patience);
+    }
+
     fn settle(&self, (left, right): Self::Receipt, how: &mut Settling<'_>) {
         let mut rest = Unsettled(iter::once((&self.right, right)));
         self.left.settle(left, how);
@@ -248,6 +261,8 @@ macro_rules! pass_on_most {
             quick_commit(quick: &Self::Quick);
             quick_take(quick: &Self::Quick) -> bool;
             promised();
+            admitted(receipt: &Self::Receipt);
+            refused(plan: &Self::Plan, patience: Duration);
             settle(receipt: Self::Receipt, how: &mut Settling<'_>);
             sketch() -> Self::Sketch;
             watch(waker: &Waker);
@@ -419,6 +434,16 @@ macro_rules! several {
 
         fn promised(&self) {
             self.iter().for_each(Part::promised);
+        }
+
+        #[inline]
+        fn admitted(&self, receipts: &Self::Receipt) {
+            self.iter().zip(receipts).for_each(|(member, receipt)| member.admitted(receipt));
+        }
+
+        #[inline]
+        fn refused(&self, plans: &Self::Plan, patience: Duration) {
+            self.iter().zip(plans).for_each(|(member, plan)| member.refused(plan, patience));
         }
 
         fn settle(&self, receipts: Self::Receipt, how: &mut Settling<'_>) {

@@ -157,6 +157,13 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
         self.shared.promised(self.shared.clock.now());
     }
 
+    /// A limiter counts nothing.
+    #[inline]
+    fn admitted(&self, _receipt: &Self::Receipt) {}
+
+    #[inline]
+    fn refused(&self, _plan: &Self::Plan, _patience: Duration) {}
+
     fn settle(&self, receipt: Self::Receipt, how: &mut Settling<'_>) {
         let Some(LimiterReceipt { claim, stub }) = receipt else {
             return;
@@ -289,6 +296,12 @@ impl Part for ConcurrencyLimit {
     }
 
     fn promised(&self) {}
+
+    #[inline]
+    fn admitted(&self, _slots: &u64) {}
+
+    #[inline]
+    fn refused(&self, _slots: &u64, _patience: Duration) {}
 
     /// However a permit ends, its slots are free again.
     fn settle(&self, slots: u64, _how: &mut Settling<'_>) {

@@ -92,6 +92,8 @@ pub struct Call<'a> {
     pub(crate) delay: Duration,
     /// Whether it is made ahead of those who wait.
     pub(crate) is_promise: bool,
+    /// Whether whoever asks goes on waiting, so that a refusal denies it nothing.
+    pub(crate) waits: bool,
     /// Set if the same limit occurs more than once.
     pub(crate) repeated: Option<&'a Repeated>,
 }
@@ -260,6 +262,12 @@ pub trait Part: Clone {
 
     /// After a promise was committed, with nothing held any more.
     fn promised(&self);
+
+    /// Counts and reports what was committed, with nothing held any more.
+    fn admitted(&self, receipt: &Self::Receipt);
+
+    /// Counts and reports a call that the gate refused, if this one would not have admitted it by itself within `patience` either.
+    fn refused(&self, plan: &Self::Plan, patience: Duration);
 
     /// Ends a permit.
     fn settle(&self, receipt: Self::Receipt, how: &mut Settling<'_>);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use super::member::{AnyClock, Call, Id, Part, Reading, Settling, Share};
 use super::tally::Tally;
@@ -99,6 +100,14 @@ impl<L: Part, R: Part> Part for OneOf<L, R> {
 
     fn promised(&self) {
         either!(self, member => member.promised());
+    }
+
+    fn admitted(&self, receipt: &Self::Receipt) {
+        with_own!(self, receipt, |member, receipt| member.admitted(receipt));
+    }
+
+    fn refused(&self, plan: &Self::Plan, patience: Duration) {
+        with_own!(self, plan, |member, plan| member.refused(plan, patience));
     }
 
     fn settle(&self, receipt: Self::Receipt, how: &mut Settling<'_>) {

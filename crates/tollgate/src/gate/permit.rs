@@ -59,7 +59,12 @@ impl<M: Member> Permit<M> {
         act: Tick,
         on_drop: OnDrop,
     ) -> Self {
-        Self { members, decision, receipt: Some(receipt), act, on_drop }
+        let permit = Self { members, decision, receipt: Some(receipt), act, on_drop };
+        // What was taken is in good hands: whoever is told of it may panic.
+        if let Some(receipt) = &permit.receipt {
+            permit.members.admitted(receipt);
+        }
+        permit
     }
 
     /// The decision that granted it.

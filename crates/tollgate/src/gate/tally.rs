@@ -218,6 +218,12 @@ pub(crate) fn postponed(decision: Decision, delay: Duration) -> Decision {
     Decision::new(Verdict::Delay, decision.limit(), decision.remaining(), nanos(delay), reset_ns)
 }
 
+/// Whether it is a refusal to whoever has so much patience, too.
+pub(crate) fn would_refuse(decision: &Decision, patience: Duration) -> bool {
+    let comes_in_time = |wait: Duration| !wait.is_zero() && wait <= patience;
+    !decision.is_admitted() && !decision.retry_after().is_some_and(comes_in_time)
+}
+
 fn is_longer(refusal: &Decision, other: &Decision) -> bool {
     let wait = |decision: &Decision| decision.retry_after().unwrap_or(Duration::MAX);
     wait(refusal) > wait(other)

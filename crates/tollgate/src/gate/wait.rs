@@ -75,7 +75,7 @@ impl<'a, M: Member> GateWait<'a, M> {
             return Err(WaitError::Closed);
         }
         if line.len() == 0 {
-            match self.gate.acquire_n(self.n) {
+            match self.gate.acquire_waiting(self.n) {
                 Ok(permit) => return Ok(Some(permit)),
                 Err(GateRefused(decision)) => self.may_wait(&decision, now)?,
             }
@@ -140,7 +140,7 @@ impl<'a, M: Member> GateWait<'a, M> {
         if gate.members.is_closed() {
             return Some(Err(WaitError::Closed));
         }
-        let decision = match gate.acquire_n(self.n) {
+        let decision = match gate.acquire_waiting(self.n) {
             Ok(permit) => return Some(Ok(permit)),
             Err(GateRefused(decision)) => decision,
         };
@@ -151,6 +151,14 @@ impl<'a, M: Member> GateWait<'a, M> {
         let wait = decision.retry_after().filter(|wait| *wait > Duration::ZERO);
         place.line.try_again(now, wait.map(|wait| now + wait));
         None
+    }
+
+    /// Counts how it ended, unless that is no answer to the question.
+    fn refused(&self, error: WaitError) -> WaitError {
+        if error != WaitError::Closed {
+            self.gate.count_turned_away(self.n, self.deadline.since(self.gate.now()));
+        }
+        error
     }
 
     fn leave(&mut self) {
@@ -171,14 +179,14 @@ impl<M: Member> Future for GateWait<'_, M> {
             match self.begin() {
                 Ok(Some(permit)) => return Poll::Ready(Ok(permit)),
                 Ok(None) => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                Err(error) => return Poll::Ready(Err(self.refused(error))),
             }
         }
         match self.step(context.waker()) {
             None => Poll::Pending,
             Some(outcome) => {
                 self.leave();
-                Poll::Ready(outcome)
+                Poll::Ready(outcome.map_err(|error| self.refused(error)))
             }
         }
     }

@@ -17,7 +17,8 @@ use super::store::OwnLimiter;
 use crate::cell::Held;
 use crate::clock::Clock;
 use crate::gate::{
-    And, AnyClock, Call, Costing, Gate, Id, Member, Part, Reading, Settling, Share, Tally, pass_on, postponed,
+    And, AnyClock, Call, Costing, Gate, Id, Member, Part, Reading, Settling, Share, Tally, pass_on,
+    postponed, would_refuse,
 };
 use crate::name::Which;
 use crate::sync::lock;
@@ -48,6 +49,7 @@ impl<K: ?Sized, A: Held, C: Clock> std::fmt::Debug for KeyOf<'_, K, A, C> {
 #[derive(Debug)]
 pub struct KeyPlan<A: Held> {
     drawn: Drawn<A>,
+    decision: Decision,
     stub: Stub,
 }
 
@@ -55,6 +57,7 @@ pub struct KeyPlan<A: Held> {
 #[derive(Debug)]
 pub struct KeyReceipt {
     receipt: Option<Receipt>,
+    decision: Decision,
     stub: Stub,
 }
 
@@ -79,8 +82,8 @@ pub enum Either<T, L> {
     Met,
 }
 
-type LimiterPlan<A, C> = (OwnLimiter<A, C>, <OwnLimiter<A, C> as Part>::Plan);
-type LimiterReceipt<A, C> = (OwnLimiter<A, C>, <OwnLimiter<A, C> as Part>::Receipt);
+type LimiterPlan<A, C> = (OwnLimiter<A, C>, <OwnLimiter<A, C> as Part>::Plan, Decision);
+type LimiterReceipt<A, C> = (OwnLimiter<A, C>, <OwnLimiter<A, C> as Part>::Receipt, Decision);
 
 impl<'a, K: Hash + ?Sized, A: Held, C: Clock> KeyOf<'a, K, A, C> {
     pub(super) fn new(limiter: &'a KeyedLimiter<K, A, C>, key: &'a K) -> Self {
@@ -153,12 +156,15 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
         match self.draw(call, cost) {
             Ok((decision, drawn, is_postponed)) => {
                 tally.add(which, cost, decision);
-                Either::Here(KeyPlan { drawn, stub: Stub { which, share, cost, is_postponed } })
+                Either::Here(KeyPlan { drawn, decision, stub: Stub { which, share, cost, is_postponed } })
             }
             Err(limiter) => {
                 let call = Call { share, repeated: None, ..*call };
-                let plan = limiter.prepare(&call, position, tally);
-                Either::InLine((limiter, plan))
+                let mut own = Tally::default();
+                let plan = limiter.prepare(&call, position, &mut own);
+                let decision = own.decision().decision();
+                tally.add(which, cost, decision);
+                Either::InLine((limiter, plan, decision))
             }
         }
     }
@@ -166,7 +172,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
     fn hold(&self, plan: &Self::Plan) -> bool {
         match plan {
             Either::Here(KeyPlan { drawn, .. }) => self.limiter.hold(self.print, drawn),
-            Either::InLine((limiter, plan)) => limiter.hold(plan),
+            Either::InLine((limiter, plan, _)) => limiter.hold(plan),
             Either::Met => true,
         }
     }
@@ -174,19 +180,19 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
     fn let_go(&self, plan: &Self::Plan) {
         match plan {
             Either::Here(KeyPlan { drawn, .. }) => self.limiter.let_go(self.print, drawn),
-            Either::InLine((limiter, plan)) => limiter.let_go(plan),
+            Either::InLine((limiter, plan, _)) => limiter.let_go(plan),
             Either::Met => {}
         }
     }
 
     fn commit(&self, plan: Self::Plan) -> Self::Receipt {
         match plan {
-            Either::Here(KeyPlan { drawn, stub }) => {
-                Either::Here(KeyReceipt { receipt: self.limiter.commit(self.print, drawn), stub })
+            Either::Here(KeyPlan { drawn, decision, stub }) => {
+                Either::Here(KeyReceipt { receipt: self.limiter.commit(self.print, drawn), decision, stub })
             }
-            Either::InLine((limiter, plan)) => {
+            Either::InLine((limiter, plan, decision)) => {
                 let receipt = limiter.commit(plan);
-                Either::InLine((limiter, receipt))
+                Either::InLine((limiter, receipt, decision))
             }
             Either::Met => Either::Met,
         }
@@ -214,10 +220,34 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
         }
     }
 
+    fn admitted(&self, receipt: &Self::Receipt) {
+        let (decision, is_counted) = match receipt {
+            Either::Here(KeyReceipt { receipt, decision, .. }) => (decision, receipt.is_some()),
+            Either::InLine((_, _, decision)) => (decision, false),
+            Either::Met => return,
+        };
+        if !is_counted {
+            self.limiter.store.shard(self.print).count_elsewhere(true);
+        }
+        self.limiter.tell(self.key, decision);
+    }
+
+    fn refused(&self, plan: &Self::Plan, patience: Duration) {
+        let (decision, lacks_room) = match plan {
+            Either::Here(KeyPlan { drawn, decision, .. }) => (decision, drawn.lacks_room),
+            Either::InLine((_, _, decision)) => (decision, false),
+            Either::Met => return,
+        };
+        if would_refuse(decision, patience) {
+            self.limiter.store.shard(self.print).refused_elsewhere(lacks_room);
+            self.limiter.tell(self.key, decision);
+        }
+    }
+
     fn settle(&self, receipt: Self::Receipt, how: &mut Settling<'_>) {
-        let KeyReceipt { receipt, stub } = match receipt {
+        let KeyReceipt { receipt, stub, .. } = match receipt {
             Either::Here(receipt) => receipt,
-            Either::InLine((limiter, receipt)) => return limiter.settle(receipt, how),
+            Either::InLine((limiter, receipt, _)) => return limiter.settle(receipt, how),
             Either::Met => return,
         };
         let Stub { which, share, cost, is_postponed } = stub;
@@ -343,6 +373,8 @@ impl<Q: Borrow<K> + Clone, K: Hash + ?Sized, A: Held, C: Clock> Part for OwnedKe
         quick_let_go(quick: &Self::Quick);
         quick_commit(quick: &Self::Quick);
         promised();
+        admitted(receipt: &Self::Receipt);
+        refused(plan: &Self::Plan, patience: Duration);
         settle(receipt: Self::Receipt, how: &mut Settling<'_>);
         sketch() -> Self::Sketch;
         foresee(sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>);
@@ -435,6 +467,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                 };
                 drawn.now = present;
                 let full = if drawn.is_new() { shard.is_full_for(common, print, present) } else { None };
+                drawn.lacks_room = full.is_some();
                 let decision = full.map_or(decision, |full| full.refusal(decision.limit()));
                 Ok(Some((decision, drawn)))
             })?;

@@ -14,7 +14,8 @@ use super::KeyedBuilder;
 /// limiter goes on. One that holds the limiter it observes keeps it from ever being dropped.
 ///
 /// A wait is reported when it is over, unless it was given up or the limiter was closed. What a [`Gate`](crate::Gate) decides
-/// about a key is not reported; whom that pushed out is, by the next call.
+/// about a key is reported, too: whatever it admits, and of what it refuses that which the key would not have admitted by itself.
+/// Whom it pushed out is reported by the next call.
 ///
 /// # Examples
 /// ```

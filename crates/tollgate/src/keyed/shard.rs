@@ -300,6 +300,12 @@ impl<A: Algorithm> Shard<A> {
         self.counts.denied += u64::from(!admitted);
     }
 
+    /// Counts a question to which a gate said no.
+    pub(crate) fn refused_elsewhere(&mut self, lacks_room: bool) {
+        self.counts.refused += u64::from(lacks_room);
+        self.count_elsewhere(false);
+    }
+
     /// Counts a question that was answered on the state that new keys share.
     pub(crate) fn overflowed(&mut self, admitted: bool) {
         self.counts.overflowed += 1;

@@ -17,7 +17,8 @@ use crate::sync::{give_way, lock};
 pub struct Stats {
     /// Questions that were answered with yes, now or later.
     pub admitted: u64,
-    /// Questions that were answered with no.
+    /// Questions that were answered with no. What a [`Gate`](crate::Gate) refuses counts if the key would not have admitted it by
+    /// itself.
     pub denied: u64,
     /// Idle keys that were dropped, which changed no decision.
     pub swept: u64,

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tollgate::{
-    AtCap, Clock, Decision, Evicted, KeyedLimiter, KeyedWait, Limiter, ManualClock, MonotonicClock, Named,
-    Observer, Quota, Sweeper, Tick, TokenBucket, WaitError,
+    AtCap, Clock, ConcurrencyLimit, Decision, Evicted, Gate, KeyedLimiter, KeyedWait, Limiter, ManualClock,
+    MonotonicClock, Named, Observer, Quota, Sweeper, Tick, TokenBucket, WaitError,
 };
 
 type Bucket<K> = KeyedLimiter<K, TokenBucket, ManualClock>;

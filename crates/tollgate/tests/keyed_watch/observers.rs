@@ -12,7 +12,7 @@ fn observed(quota: Quota) -> (Arc<Notes>, Bucket<u64>) {
 fn ask(limiter: &Bucket<u64>, rng: &mut Rng, keys: u64, seen: &mut HashMap<u64, [u64; 2]>) {
     let (key, n) = (rng.u64(..keys), rng.u64(..4));
     let mut note = |key, admitted: bool| seen.entry(key).or_default()[usize::from(!admitted)] += 1;
-    match rng.u8(..8) {
+    match rng.u8(..9) {
         0 => note(key, limiter.allow(&key)),
         1 => note(key, limiter.allow_n(&key, n)),
         2 => note(key, limiter.check_n(&key, n).is_admitted()),
@@ -30,6 +30,7 @@ fn ask(limiter: &Bucket<u64>, rng: &mut Rng, keys: u64, seen: &mut HashMap<u64, 
         }
         5 => _ = limiter.charge(&key, n),
         6 => limiter.clock().advance(Duration::from_millis(rng.u64(..200))),
+        7 => note(key, Gate::new(limiter.key(&key)).check_n(n).is_admitted()),
         _ if rng.u8(..16) == 0 => limiter.sweep(),
         _ => drop((limiter.peek_n(&key, n), limiter.reset(&key))),
     }
@@ -56,6 +57,7 @@ fn they_see_exactly_what_happened() {
             ask(&limiter, &mut rng, keys, &mut seen);
         }
         assert_eq!(*notes.keys.lock().unwrap(), seen, "seed {seed}");
+        limiter.sweep(); // whom the last gate pushed out is reported by now
         agrees(&notes, &limiter);
         evictions.idle += notes.dropped().idle;
         evictions.active += notes.dropped().active;
@@ -138,6 +140,17 @@ fn whom_a_gate_pushes_out_is_reported_by_the_next_call() {
     limiter.sweep();
     assert_eq!(notes.dropped().active + limiter.len() as u64, 100);
     assert_eq!(notes.dropped().active, limiter.stats().evicted);
+}
+
+/// A gate that is refused by others denies a key nothing.
+#[test]
+fn what_a_gate_decides_about_a_key_is_reported() {
+    let (notes, limiter) = observed(Quota::per_hour(1).burst(2));
+    let all = Limiter::builder(Quota::per_hour(3)).clock(limiter.clock().clone()).build();
+    let passed = [1, 1, 1, 2, 2].map(|key| limiter.key(&key).and(&all).allow());
+    assert_eq!(passed, [true, true, false, true, false]);
+    assert_eq!(*notes.keys.lock().unwrap(), HashMap::from([(1, [2, 1]), (2, [1, 0])]));
+    agrees(&notes, &limiter);
 }
 
 #[test]
@@ -330,6 +343,10 @@ fn one_that_panics_breaks_nothing() {
     assert!(limiter.is_empty());
     assert!(catch_unwind(AssertUnwindSafe(|| limiter.allow(&1))).is_err());
     assert_eq!(limiter.stats().swept, 1);
+    let slots = ConcurrencyLimit::new(1);
+    let gate = limiter.key(&2).and(&slots);
+    assert!(catch_unwind(AssertUnwindSafe(|| gate.acquire())).is_err());
+    assert_eq!((slots.in_use(), limiter.remaining(&2)), (0, 1), "it counts as used");
 }
 
 #[test]

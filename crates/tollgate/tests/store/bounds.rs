@@ -38,6 +38,15 @@ fn a_full_store_refuses_new_keys_or_forgets_the_least_used() {
 }
 
 #[test]
+fn what_several_quotas_refuse_for_want_of_room_is_counted() {
+    let store = MemoryStore::builder().clock(ManualClock::new()).max_keys(100).at_cap(AtCap::Refuse).build();
+    let limit = store.open(&Rule::new("d", "n", Quota::per_hour(5)).with_quota(Quota::per_day(50)));
+    let refused = (0..1_000).filter(|key| !take(&store, &limit, &key.to_string(), 1)).count() as u64;
+    // Each of them by one or both of its quotas.
+    assert!(refused >= 900 && (refused..=2 * refused).contains(&usage(&store).refused), "{refused}");
+}
+
+#[test]
 fn an_algorithm_that_is_new_to_a_full_store_gets_its_share() {
     let store = MemoryStore::builder().clock(ManualClock::new()).max_keys(4_000).build();
     let bucket = store.open(&per_user());

@@ -15,6 +15,8 @@ pub(crate) struct Drawn<A: Algorithm> {
     after: Option<(A::State, Claim)>,
     /// When it was asked, which may be before the moment it is for.
     pub(crate) now: Tick,
+    /// Whether it is refused because the store is full.
+    pub(crate) lacks_room: bool,
 }
 
 impl<A: Algorithm> Drawn<A> {
@@ -87,7 +89,7 @@ impl<A: Algorithm> Shard<A> {
             (state, claim)
         });
         let plan = known.or(plan).unwrap_or(0);
-        Some((decision, Drawn { plan, generation: self.generation, before, after, now }))
+        Some((decision, Drawn { plan, generation: self.generation, before, after, now, lacks_room: false }))
     }
 
     /// Takes a key in hand, if its state is still the one that was found.
