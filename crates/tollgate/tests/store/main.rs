@@ -249,6 +249,9 @@ fn a_queue_delays_who_comes_alone_and_is_a_meter_for_several() {
     let both = decide(&store, Mode::Take, &[alone[0], Hit::new(&other, b"k")]);
     assert_eq!((both.is_admitted(), both.retry_after()), (false, Some(Duration::from_millis(300))));
     assert_eq!(left(&store, &other, "k"), [10]);
+    let counted = decide(&store, Mode::Count, &[alone[0], Hit::new(&other, b"k")]);
+    assert_eq!((counted.is_admitted(), counted.delay()), (false, Duration::ZERO));
+    assert_eq!(left(&store, &other, "k"), [9], "each by itself");
 }
 
 // Permits.

@@ -146,7 +146,7 @@ impl<'a, C: Clock> Asked<'a, C> {
         match mode {
             Mode::Take => self.check(self.cost, now),
             Mode::Peek => self.peek(now, is_alone),
-            Mode::Count => self.count(now),
+            Mode::Count => self.count(now, is_alone),
             Mode::Charge => self.charge(now),
             Mode::Refund => self.refund(now),
         }
@@ -170,21 +170,32 @@ impl<'a, C: Clock> Asked<'a, C> {
         self.opened.table.peek_at(&self.owner, self.cost, patience, now)
     }
 
+    /// [`check`](Self::check), without delay unless it comes alone.
+    fn check_beside(&self, cost: u64, now: Tick, is_alone: bool) -> Decision {
+        if is_alone || self.tier.patience.is_zero() {
+            return self.check(cost, now);
+        }
+        match self.opened.table.reserve(&self.owner, cost, Duration::ZERO) {
+            Ok(taken) => taken.decision(), // dropping it keeps what was taken
+            Err(refused) => refused.0,
+        }
+    }
+
     /// Takes it if it fits, else what is left.
-    fn count(&self, now: Tick) -> Decision {
-        let decision = self.check(self.cost, now);
+    fn count(&self, now: Tick, is_alone: bool) -> Decision {
+        let decision = self.check_beside(self.cost, now, is_alone);
         if decision.is_admitted() {
             return decision;
         }
         let mut left = decision.remaining();
         while left > 0 {
-            let rest = self.check(left, now);
+            let rest = self.check_beside(left, now, is_alone);
             if rest.is_admitted() || rest.remaining() >= left {
                 break;
             }
             left = rest.remaining(); // somebody else took of it
         }
-        let after = self.peek(now, true);
+        let after = self.peek(now, is_alone);
         if after.is_admitted() { decision } else { after } // unless something came back meanwhile
     }
 
