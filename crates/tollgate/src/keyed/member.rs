@@ -466,9 +466,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                     return Ok(None);
                 };
                 drawn.now = present;
-                let full = if drawn.is_new() { shard.is_full_for(common, print, present) } else { None };
+                let full = if drawn.needs_room { shard.is_full_for(common, print, present) } else { None };
                 drawn.lacks_room = full.is_some();
-                let decision = full.map_or(decision, |full| full.refusal(decision.limit()));
+                let decision = full.map_or(decision, |full| full.said(decision.limit(), cost));
                 Ok(Some((decision, drawn)))
             })?;
             match drawn {

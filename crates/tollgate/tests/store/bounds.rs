@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate::store::{MemoryStore, Rule, Store, Usage};
+use tollgate::store::{Hit, MemoryStore, Mode, Rule, Store, Usage};
 use tollgate::{AtCap, Kind, ManualClock, Quota};
 
-use super::{Limit, SLOW, left, memory, per_user, secs, take, usage};
+use super::{Limit, SLOW, decide, left, memory, per_user, secs, take, usage};
 
 #[test]
 fn whoever_has_used_all_is_remembered_beside_limits_that_fill_the_store() {
@@ -44,6 +44,20 @@ fn what_several_quotas_refuse_for_want_of_room_is_counted() {
     let refused = (0..1_000).filter(|key| !take(&store, &limit, &key.to_string(), 1)).count() as u64;
     // Each of them by one or both of its quotas.
     assert!(refused >= 900 && (refused..=2 * refused).contains(&usage(&store).refused), "{refused}");
+}
+
+#[test]
+fn nothing_of_a_new_key_at_a_full_store_is_told_the_same_by_all_verbs() {
+    let store = MemoryStore::builder().clock(ManualClock::new()).max_keys(1).at_cap(AtCap::Refuse).build();
+    let [a, b] = ["a", "b"].map(|name| store.open(&Rule::new("d", name, Quota::per_hour(5))));
+    assert!(take(&store, &a, "k", 1));
+    let finds_no_room = |key: &String| left(&store, &a, key) == [0];
+    let key = (0..10_000).map(|key| key.to_string()).find(finds_no_room).expect("one of so many");
+    let hits = [Hit::new(&a, key.as_bytes()).costing(0), Hit::new(&b, b"k").costing(0)];
+    for mode in [Mode::Take, Mode::Peek, Mode::Count] {
+        let said = decide(&store, mode, &hits).each()[0].decision;
+        assert_eq!((said.is_admitted(), said.remaining()), (true, 0), "{mode:?}");
+    }
 }
 
 #[test]

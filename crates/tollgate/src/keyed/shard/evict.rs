@@ -200,18 +200,19 @@ pub(crate) struct Full {
 }
 
 impl Full {
-    /// What becomes of a key with such a limit. Nothing is always admitted, but nothing is left.
+    /// What becomes of a key with such a limit.
     pub(super) fn answer(&self, at_cap: AtCap, limit: u64, cost: u64) -> Answer {
         match at_cap {
             AtCap::Share => Answer::Overflows,
-            _ if cost == 0 => Answer::Decided(self.refusal(limit).allowed(), None),
-            AtCap::Evict | AtCap::Refuse => Answer::Refused(self.refusal(limit)),
+            _ if cost == 0 => Answer::Decided(self.said(limit, cost), None),
+            AtCap::Evict | AtCap::Refuse => Answer::Refused(self.said(limit, cost)),
         }
     }
 
-    /// What such a key is told.
-    pub(crate) fn refusal(&self, limit: u64) -> Decision {
-        Decision::refusal(limit, self.next_idle)
+    /// What such a key is told. Nothing is always admitted, but nothing is left.
+    pub(crate) fn said(&self, limit: u64, cost: u64) -> Decision {
+        let refusal = Decision::refusal(limit, self.next_idle);
+        if cost == 0 { refusal.allowed() } else { refusal }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Algorithm, Claim, Decision, Step, Tick};
 
-use super::{Common, Receipt, Shard, Way, account, algorithm_of};
+use super::{Common, Receipt, Shard, Way, account, algorithm_of, counts_one};
 
 /// What taking something of a key would write.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub(crate) struct Drawn<A: Algorithm> {
     before: Option<A::State>,
     /// The state to write, and the claim; `None` if nothing is taken.
     after: Option<(A::State, Claim)>,
+    /// Whether the key must be put in, or would have to be if one were taken.
+    pub(crate) needs_room: bool,
     /// When it was asked, which may be before the moment it is for.
     pub(crate) now: Tick,
     /// Whether it is refused because the store is full.
@@ -22,11 +24,6 @@ pub(crate) struct Drawn<A: Algorithm> {
 impl<A: Algorithm> Drawn<A> {
     pub(crate) fn takes(&self) -> bool {
         self.after.is_some()
-    }
-
-    /// Whether a key must be put in.
-    pub(crate) fn is_new(&self) -> bool {
-        self.before.is_none() && self.takes()
     }
 }
 
@@ -82,6 +79,9 @@ impl<A: Algorithm> Shard<A> {
         // A key that was dropped as idle must not be admitted by a reading from before that.
         let now = if known.is_some() { now } else { now.max(self.swept_at) };
         let Step { change, decision } = decide(&algorithm, &state, now);
+        // A cost of nothing needs no room, but is told what could be had.
+        let counts = change.is_some() || (cost == 0 && counts_one(&algorithm, &state, now));
+        let needs_room = known.is_none() && counts;
         let before = known.map(|_| state.clone());
         let after = change.map(|change| {
             let claim = algorithm.claim(&change, cost, now + decision.delay());
@@ -89,7 +89,8 @@ impl<A: Algorithm> Shard<A> {
             (state, claim)
         });
         let plan = known.or(plan).unwrap_or(0);
-        Some((decision, Drawn { plan, generation: self.generation, before, after, now, lacks_room: false }))
+        let generation = self.generation;
+        Some((decision, Drawn { plan, generation, before, after, needs_room, now, lacks_room: false }))
     }
 
     /// Takes a key in hand, if its state is still the one that was found.
