@@ -161,14 +161,17 @@ impl<M: Member> Gate<M> {
         each: &mut Vec<(Which, Decision)>,
     ) -> Result<Permit<M>, GateRefused> {
         let call = self.call(n);
-        let taken = self.try_to_take(&call, Tally::noting(each));
+        // Where nothing is taken, nobody would notice that a limit occurs twice.
+        let is_repeated = Repeated::is_any(&self.members);
+        let taken = if is_repeated { None } else { self.try_to_take(&call, Tally::noting(each)) };
         let (decision, receipt) = taken.unwrap_or_else(|| self.take_again(call, Some(each)));
         receipt
             .map(|receipt| self.permit(decision, receipt, self.time_of(&call)))
             .ok_or(GateRefused(decision))
     }
 
-    /// [`check_n`](Self::check_n), and what each of the limits says: see [`acquire_noting`](Self::acquire_noting).
+    /// [`check_n`](Self::check_n), and what each of the limits says, no two of which may be the same: see
+    /// [`acquire_noting`](Self::acquire_noting).
     pub(crate) fn check_noting(&self, n: u64, each: &mut Vec<(Which, Decision)>) {
         let call = self.call(n);
         let taken = self.try_to_take(&call, Tally::noting(each));

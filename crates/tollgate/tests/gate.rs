@@ -619,6 +619,16 @@ fn every_limit_is_noted_and_not_only_the_one_that_decides() {
 }
 
 /// The name of each limit, what it says is left, and whether it admits.
+#[test]
+fn a_limit_that_occurs_twice_is_noted_once() {
+    let clock = ManualClock::new();
+    for (quota, n) in [(Quota::per_second(5), 1), (Quota::per_second(5), 0), (Quota::UNLIMITED, 1)] {
+        let (limit, mut each) = (bucket(&clock, quota), Vec::new());
+        assert!(limit.and(&limit).acquire_noting(n, &mut each).is_ok());
+        assert_eq!(each.len(), 1, "{n} of {quota:?}");
+    }
+}
+
 fn noted(each: &[(tollgate::Which, tollgate::Decision)]) -> Vec<(&'static str, u64, bool)> {
     each.iter().map(|(which, said)| (which.name(), said.remaining(), said.is_admitted())).collect()
 }
