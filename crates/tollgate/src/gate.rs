@@ -280,7 +280,8 @@ impl<M: Member> Gate<M> {
     ///
     /// First come, first served among those who wait at this gate and its clones. A gate that is composed for each call,
     /// as in `api.and(&disk).wait()`, has a line of its own: keep one and share it where the order matters. Nobody who
-    /// waits has been promised anything, so those who do not wait may be served in between.
+    /// waits has been promised anything, so those who do not wait may be served in between. Whoever is in line without a deadline
+    /// stays while a rate is zero.
     ///
     /// # Examples
     /// ```

@@ -556,3 +556,37 @@ fn those_who_wait_for_a_slot_share_one_alarm() {
     }
     assert_eq!(counting.asked.load(Ordering::SeqCst), 1, "it rings within a second");
 }
+
+/// As at a limiter: whoever comes then is turned away, and so is whoever has a deadline.
+#[test]
+fn whoever_waits_without_a_deadline_stays_while_a_rate_is_zero() {
+    let clock = ManualClock::new();
+    let [a, b] = [(); 2].map(|()| bucket(&clock, Quota::per_second(1)));
+    let gate = a.and(&b);
+    assert!(gate.allow());
+    let mut waiting = [Waiting::new(gate.wait()), Waiting::new(gate.wait())];
+    let mut patient = Waiting::new(gate.wait().within(millis(60_000)));
+    b.set_quota(Quota::per_second(0).burst(1));
+    assert_eq!(run_all(&mut waiting), [0; 0]);
+    clock.advance(millis(30_000));
+    assert_eq!((run_all(&mut waiting), gate.waiting()), (vec![], 3), "nothing came back");
+    assert!(matches!(refused(gate.wait()), WaitError::Never { cost: 1, limit: 1 }));
+    clock.advance(millis(30_001));
+    assert!(matches!(patient.run(), Some(Err(WaitError::TooLate { .. }))));
+    b.set_quota(Quota::per_second(1));
+    clock.advance(millis(1_000));
+    assert_eq!(run_all(&mut waiting), [0]);
+    clock.advance(millis(1_000));
+    assert_eq!(run_all(&mut waiting), [1]);
+}
+
+#[test]
+fn whoever_waits_for_more_than_a_limit_has_by_now_is_turned_away() {
+    let clock = ManualClock::new();
+    let [a, b] = [(); 2].map(|()| bucket(&clock, Quota::per_second(2)));
+    let gate = a.and(&b);
+    assert!(gate.allow());
+    let mut waiting = Waiting::new(gate.wait_n(2));
+    b.set_quota(Quota::per_second(1));
+    assert!(matches!(waiting.run(), Some(Err(WaitError::Never { cost: 2, limit: 1 }))));
+}

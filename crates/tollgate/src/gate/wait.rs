@@ -115,6 +115,13 @@ impl<'a, M: Member> GateWait<'a, M> {
         })
     }
 
+    /// Whether somebody in line stays though as things are it never gets there: at rate zero the next change may help. Above
+    /// the limit nothing will, and where it is room for a key that is missing nobody would tell.
+    fn may_stay(&self, error: WaitError) -> bool {
+        let is_at_rest = matches!(error, WaitError::Never { cost, limit } if cost <= limit);
+        is_at_rest && self.deadline == Tick::MAX && self.gate.foreseen(&[], self.n).is_none()
+    }
+
     fn has_time_for(&self, would_take: Duration, now: Tick) -> Result<(), WaitError> {
         if now + would_take > self.deadline { Err(WaitError::TooLate { would_take }) } else { Ok(()) }
     }
@@ -144,7 +151,9 @@ impl<'a, M: Member> GateWait<'a, M> {
             Ok(permit) => return Some(Ok(permit)),
             Err(GateRefused(decision)) => decision,
         };
-        if let Err(error) = self.may_wait(&decision, now) {
+        if let Err(error) = self.may_wait(&decision, now)
+            && !self.may_stay(error)
+        {
             return Some(Err(error));
         }
         let place = self.place.as_ref().expect("still in line");
