@@ -21,7 +21,9 @@ use crate::wait::{WaitError, block_on};
 /// First come, first served. Nothing happens before the first poll.
 ///
 /// # Cancel safety
-/// Dropping it at any moment loses nothing: nothing is taken before it is seen.
+/// Dropping it at any moment loses nothing: nothing is taken before it is seen. So whoever is first in line must be polled when it is
+/// woken, or dropped: one that is kept and not polled (after a `select!` by reference, in a task that does something else) stands in
+/// the way of all who wait behind it at this gate, until its deadline if it has one. At a [`Limiter`](crate::Limiter) it would not.
 #[must_use = "a wait does nothing unless it is awaited or blocked on"]
 pub struct GateWait<'a, M: Member> {
     gate: &'a Gate<M>,
