@@ -432,14 +432,15 @@ impl<M: Member> Gate<M> {
     /// The first moment at which all limits admit, if that is soon enough: the decision, what to hold, and the delay.
     ///
     /// Each limit that refuses says when it would admit; the latest of those is the next moment to try. With limits that
-    /// once they admit go on to do so, that is at most one round for each; others may need more, and get so many.
+    /// once they admit go on to do so, that is at most one round for each; others (paced windows) may need more, and get so many.
+    /// The moment grows with each round; if that is not enough, the refusal tells how far it got.
     fn first_moment(
         &self,
         mut call: Call<'_>,
         longest_wait: Duration,
     ) -> Result<(GateDecision, M::Plan, Duration), GateRefused> {
         let mut refusal: Option<(GateDecision, Duration)> = None;
-        for _ in 0..self.rounds() {
+        for _ in 0..self.members.len() + MORE_ROUNDS {
             let mut tally = Tally::default();
             let plan = self.members.prepare(&call, 0, &mut tally);
             let decision = tally.decision();
@@ -480,7 +481,7 @@ impl<M: Member> Gate<M> {
         let (mut sketch, mut delay) = (self.members.sketch(), Duration::ZERO);
         for n in ahead.iter().copied().chain([n]) {
             let mut call = Call { delay, ..self.call(n) };
-            for _ in 0..self.rounds() {
+            for _ in 0..self.members.len() + MORE_ROUNDS_IN_LINE {
                 let mut tally = Tally::default();
                 self.members.foresee(&mut sketch, &call, false, &mut tally);
                 match tally.decision().retry_after()? {
@@ -503,18 +504,15 @@ impl<M: Member> Gate<M> {
         of_it.fold(0, |sum, (_, cost)| sum.saturating_add(*cost))
     }
 
-    /// How often to look for a moment at which all limits admit.
-    fn rounds(&self) -> usize {
-        self.members.len() + MORE_ROUNDS
-    }
-
     fn permit(&self, decision: GateDecision, receipt: M::Receipt, act: Tick) -> Permit<M> {
         Permit::new(self.members.clone(), decision, receipt, act, self.on_drop)
     }
 }
 
 /// How many rounds more than there are limits it may take to find a moment at which all admit.
-const MORE_ROUNDS: usize = 8;
+const MORE_ROUNDS: usize = 256;
+/// The same for each of those in line, of whom there may be many.
+const MORE_ROUNDS_IN_LINE: usize = 8;
 
 /// The time, by the first clock there is; by the system's if there is none.
 fn time_by<M: Part>(members: &M) -> Tick {

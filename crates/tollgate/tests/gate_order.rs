@@ -156,6 +156,30 @@ fn a_look_says_what_a_check_would() {
     assert_eq!(different, 0);
 }
 
+/// Paced windows that give ten in their last tenth only, and so seldom both.
+#[test]
+fn a_reservation_looks_far_ahead_for_a_moment_of_all() {
+    let paced = |clock: &ManualClock, millis| {
+        let quota = Quota::per(10, Duration::from_millis(millis));
+        Limiter::builder(quota).kind(Kind::PacedWindow).clock(clock.clone()).build()
+    };
+    let clock = ManualClock::new();
+    let gate = Gate::new([1_000, 700].map(|millis| paced(&clock, millis)));
+    let soon = gate.reserve_n(10).map(|permit| permit.delay());
+    assert_eq!(soon, Ok(Duration::from_millis(6_930)));
+    // Half a window out of step, and a thousandth of one less with each.
+    clock.set(Tick::ZERO + secs(500));
+    let gate = Gate::new([1_000, 1_001].map(|millis| paced(&clock, millis)));
+    let mut rounds = 0;
+    while let Err(refused) = gate.reserve_n(10) {
+        let wait = refused.0.retry_after().expect("not never");
+        assert!(wait >= secs(100), "{wait:?}");
+        clock.advance(wait);
+        rounds += 1;
+    }
+    assert!((1..5).contains(&rounds), "{rounds}");
+}
+
 #[test]
 fn behind_somebody_who_stays_in_line_nobody_is_admitted() {
     let clock = ManualClock::new();
