@@ -479,17 +479,18 @@ impl<M: Member> Gate<M> {
     /// many rounds to say. `None` if never.
     fn foreseen(&self, ahead: &[u64], n: u64) -> Option<Duration> {
         let (mut sketch, mut delay) = (self.members.sketch(), Duration::ZERO);
+        let repeated = Repeated::of(&self.members);
         for n in ahead.iter().copied().chain([n]) {
-            let mut call = Call { delay, ..self.call(n) };
+            let mut call = Call { delay, repeated: repeated.as_ref(), ..self.call(n) };
             for _ in 0..self.members.len() + MORE_ROUNDS_IN_LINE {
                 let mut tally = Tally::default();
-                self.members.foresee(&mut sketch, &call, false, &mut tally);
+                self.members.foresee(&mut sketch, &call, 0, false, &mut tally);
                 match tally.decision().retry_after()? {
                     Duration::ZERO => break,
                     wait => call.delay = call.delay.saturating_add(wait),
                 }
             }
-            self.members.foresee(&mut sketch, &call, true, &mut Tally::default());
+            self.members.foresee(&mut sketch, &call, 0, true, &mut Tally::default());
             delay = call.delay;
         }
         Some(delay)

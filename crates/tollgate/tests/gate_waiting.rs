@@ -207,6 +207,20 @@ fn whoever_is_refused_is_told_how_long_it_takes_behind_those_in_line() {
 }
 
 #[test]
+fn behind_those_in_line_a_limit_that_occurs_twice_takes_twice_as_long() {
+    let clock = ManualClock::new();
+    let (twice, other) =
+        (bucket(&clock, Quota::per_second(1).burst(3)), bucket(&clock, Quota::per_second(9)));
+    let gate = twice.and(&other).and(twice.costing(2));
+    assert!(gate.allow());
+    let _first = Waiting::new(gate.wait());
+    let told = refused(gate.wait().within(millis(5_999)));
+    assert_eq!(told, WaitError::TooLate { would_take: millis(6_000) });
+    let _second = Waiting::new(gate.wait().within(millis(6_000)));
+    assert_eq!(refused(gate.wait_n(2)), WaitError::Never { cost: 4, limit: 3 });
+}
+
+#[test]
 fn what_can_never_be_had_is_told_with_what_it_costs_the_limit() {
     let clock = ManualClock::new();
     let (a, b) = (bucket(&clock, Quota::per_second(10)), bucket(&clock, Quota::per_second(10)));

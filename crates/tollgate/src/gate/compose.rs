@@ -163,9 +163,16 @@ impl<L: Part, R: Part> Part for And<L, R> {
         (self.left.sketch(), self.right.sketch())
     }
 
-    fn foresee(&self, (left, right): &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>) {
-        self.left.foresee(left, call, takes, tally);
-        self.right.foresee(right, call, takes, tally);
+    fn foresee(
+        &self,
+        (left, right): &mut Self::Sketch,
+        call: &Call<'_>,
+        position: usize,
+        takes: bool,
+        tally: &mut Tally<'_>,
+    ) {
+        self.left.foresee(left, call, position, takes, tally);
+        self.right.foresee(right, call, position + self.left.len(), takes, tally);
     }
 
     fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share)) {
@@ -280,7 +287,7 @@ macro_rules! pass_on_all {
         pass_on!(|$this| $inner;
             prepare(call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Self::Plan;
             quick(call: &Call<'_>, position: usize, tally: &mut Tally<'_>) -> Option<Self::Quick>;
-            foresee(sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>);
+            foresee(sketch: &mut Self::Sketch, call: &Call<'_>, position: usize, takes: bool, tally: &mut Tally<'_>);
             visit(share: Share, see: &mut dyn FnMut(Id, Share));
         );
     };
@@ -305,8 +312,15 @@ impl<M: Part> Part for Costing<M> {
         self.inner.quick(&Call { share: self.share(), ..*call }, position, tally)
     }
 
-    fn foresee(&self, sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>) {
-        self.inner.foresee(sketch, &Call { share: self.share(), ..*call }, takes, tally);
+    fn foresee(
+        &self,
+        sketch: &mut Self::Sketch,
+        call: &Call<'_>,
+        position: usize,
+        takes: bool,
+        tally: &mut Tally<'_>,
+    ) {
+        self.inner.foresee(sketch, &Call { share: self.share(), ..*call }, position, takes, tally);
     }
 
     fn visit(&self, _share: Share, see: &mut dyn FnMut(Id, Share)) {
@@ -454,9 +468,17 @@ macro_rules! several {
             self.iter().map(Part::sketch).collect()
         }
 
-        fn foresee(&self, sketches: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>) {
+        fn foresee(
+            &self,
+            sketches: &mut Self::Sketch,
+            call: &Call<'_>,
+            mut position: usize,
+            takes: bool,
+            tally: &mut Tally<'_>,
+        ) {
             for (member, sketch) in self.iter().zip(sketches) {
-                member.foresee(sketch, call, takes, tally);
+                member.foresee(sketch, call, position, takes, tally);
+                position += member.len();
             }
         }
 

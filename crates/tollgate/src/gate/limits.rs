@@ -191,12 +191,16 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
         &self,
         (algorithm, state): &mut Self::Sketch,
         call: &Call<'_>,
+        position: usize,
         takes: bool,
         tally: &mut Tally<'_>,
     ) {
-        let (at, cost) = (call.now(&self.shared.clock) + call.delay, call.share.of(call.n));
+        let Some(share) = call.share_of(|| self.id(), position) else {
+            return;
+        };
+        let (at, cost) = (call.now(&self.shared.clock) + call.delay, share.of(call.n));
         let Step { change, decision } = algorithm.decide(state, at, Ask::now(cost));
-        tally.add(Which::new(self.shared.name, 0), cost, decision);
+        tally.add(Which::new(self.shared.name, position), cost, decision);
         if let Some(change) = change.filter(|_| takes) {
             algorithm.apply(state, change);
         }
@@ -312,7 +316,8 @@ impl Part for ConcurrencyLimit {
 
     fn sketch(&self) {}
 
-    fn foresee(&self, (): &mut (), _call: &Call<'_>, _takes: bool, _tally: &mut Tally<'_>) {}
+    fn foresee(&self, (): &mut (), _call: &Call<'_>, _position: usize, _takes: bool, _tally: &mut Tally<'_>) {
+    }
 
     fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share)) {
         see((self.address(), 0), share);

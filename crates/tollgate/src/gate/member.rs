@@ -276,7 +276,14 @@ pub trait Part: Clone {
     fn sketch(&self) -> Self::Sketch;
 
     /// Decides on a sketch, and takes there if told to and admitted.
-    fn foresee(&self, sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>);
+    fn foresee(
+        &self,
+        sketch: &mut Self::Sketch,
+        call: &Call<'_>,
+        position: usize,
+        takes: bool,
+        tally: &mut Tally<'_>,
+    );
 
     /// Names every limit, in order, and what is taken of it.
     fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share));

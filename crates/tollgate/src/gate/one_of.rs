@@ -118,8 +118,15 @@ impl<L: Part, R: Part> Part for OneOf<L, R> {
         make!(self, member => member.sketch())
     }
 
-    fn foresee(&self, sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>) {
-        with_own!(self, sketch, |member, sketch| member.foresee(sketch, call, takes, tally));
+    fn foresee(
+        &self,
+        sketch: &mut Self::Sketch,
+        call: &Call<'_>,
+        position: usize,
+        takes: bool,
+        tally: &mut Tally<'_>,
+    ) {
+        with_own!(self, sketch, |member, sketch| member.foresee(sketch, call, position, takes, tally));
     }
 
     fn visit(&self, share: Share, see: &mut dyn FnMut(Id, Share)) {

@@ -278,12 +278,16 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
         &self,
         (algorithm, state): &mut Self::Sketch,
         call: &Call<'_>,
+        position: usize,
         takes: bool,
         tally: &mut Tally<'_>,
     ) {
-        let (at, cost) = (self.now(call) + call.delay, call.share.of(call.n));
+        let Some(share) = call.share_of(|| self.id(), position) else {
+            return;
+        };
+        let (at, cost) = (self.now(call) + call.delay, share.of(call.n));
         let Step { change, decision } = algorithm.decide(state, at, Ask::now(cost));
-        tally.add(self.which(0), cost, decision);
+        tally.add(self.which(position), cost, decision);
         if let Some(change) = change.filter(|_| takes) {
             algorithm.apply(state, change);
         }
@@ -377,7 +381,7 @@ impl<Q: Borrow<K> + Clone, K: Hash + ?Sized, A: Held, C: Clock> Part for OwnedKe
         refused(plan: &Self::Plan, patience: Duration);
         settle(receipt: Self::Receipt, how: &mut Settling<'_>);
         sketch() -> Self::Sketch;
-        foresee(sketch: &mut Self::Sketch, call: &Call<'_>, takes: bool, tally: &mut Tally<'_>);
+        foresee(sketch: &mut Self::Sketch, call: &Call<'_>, position: usize, takes: bool, tally: &mut Tally<'_>);
         visit(share: Share, see: &mut dyn FnMut(Id, Share));
         watch(waker: &Waker);
         unwatch(waker: &Waker);
