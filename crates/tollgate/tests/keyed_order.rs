@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate::{AtCap, KeyedLimiter, Kind, Limiter, ManualClock, Quota, Tick, TokenBucket, WaitError};
+use tollgate::{AtCap, Gate, KeyedLimiter, Kind, Limiter, ManualClock, Quota, Tick, TokenBucket, WaitError};
 
 type Keyed = KeyedLimiter<u64, TokenBucket, ManualClock>;
 
@@ -164,6 +164,28 @@ fn what_was_taken_under_another_plan_does_not_come_back() {
         old.settle(0);
         assert_eq!(keyed.remaining(&1), 0, "in line: {in_line}: what time had restored came back again");
     }
+}
+
+/// A permit knows its key, and so can ask; a reservation does not.
+#[test]
+fn settling_what_was_dearer_asks_a_dropped_key_for_its_quota() {
+    let which = Arc::new(AtomicU64::new(0));
+    let quotas = [5, 50].map(|burst| Quota::per_second(1).burst(burst));
+    let keyed = changing(Kind::TokenBucket, &which, quotas);
+    let permit = Gate::new(keyed.key(&1)).acquire().unwrap();
+    let reservation = keyed.reserve(&2).unwrap();
+    which.store(1, Ordering::SeqCst);
+    keyed.refresh(&1);
+    keyed.refresh(&2);
+    keyed.clock().advance(secs(100));
+    keyed.sweep();
+    assert!(keyed.is_empty());
+    permit.settle(4);
+    assert_eq!((keyed.peek(&1).limit(), keyed.remaining(&1)), (50, 47));
+    reservation.settle(4);
+    assert_eq!((keyed.peek(&2).limit(), keyed.remaining(&2)), (5, 2), "as it was");
+    keyed.refresh(&2);
+    assert_eq!((keyed.peek(&2).limit(), keyed.remaining(&2)), (50, 2), "no free burst");
 }
 
 #[test]

@@ -259,11 +259,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
                     self.limiter.give_back(self.print, receipt, cost - actual, None);
                 }
             }
-            Some(receipt) if actual > cost => {
-                self.limiter.charge_known(self.print, receipt.plan, actual - cost, now);
+            // By the key and not by the receipt: if it was dropped meanwhile, it may have another plan by now.
+            _ if actual > cost && (receipt.is_some() || cost == 0) => {
+                self.limiter.charge_at(self.key, actual - cost, now);
             }
-            None if cost == 0 && actual > 0 => _ = self.limiter.charge_at(self.key, actual, now),
-            Some(_) | None => {} // nothing to put right, or nothing is counted because nothing is limited
+            _ => {} // nothing to put right, or nothing is counted because nothing is limited
         }
     }
 

@@ -111,6 +111,10 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedReservation<K, A, C> {
     /// nothing; and with many reservations outstanding, of this key or of others, it may be less if they do not come back in the
     /// order in which they were made. What was taken of the state that keys share at a [full store](crate::AtCap::Share) does not
     /// come back.
+    ///
+    /// A reservation does not know its key. If the key was dropped as idle meanwhile, what is charged brings it back with the
+    /// [quota of its own](crate::KeyedBuilder::quota_of) that it had when this was reserved, until it is
+    /// [refreshed](KeyedLimiter::refresh). A [`Permit`](crate::Permit) of a [`Gate`](crate::Gate) asks for the quota it has by then.
     pub fn settle(self, actual: u64) {
         self.settle_with(actual, None);
     }
