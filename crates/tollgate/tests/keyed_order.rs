@@ -9,7 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate::{AtCap, Gate, KeyedLimiter, Kind, Limiter, ManualClock, Quota, Tick, TokenBucket, WaitError};
+use fastrand::Rng;
+use tollgate::{
+    AnyAlgorithm, AtCap, Clock, Gate, KeyedLimiter, Kind, Limiter, ManualClock, Quota, Tick, TokenBucket,
+    WaitError,
+};
 
 type Keyed = KeyedLimiter<u64, TokenBucket, ManualClock>;
 
@@ -132,7 +136,7 @@ fn changing(
     kind: Kind,
     burst: &Arc<AtomicU64>,
     quotas: [Quota; 2],
-) -> KeyedLimiter<u64, tollgate::AnyAlgorithm, ManualClock> {
+) -> KeyedLimiter<u64, AnyAlgorithm, ManualClock> {
     let which = Arc::clone(burst);
     KeyedLimiter::builder(quotas[0])
         .kind(kind)
@@ -233,6 +237,56 @@ fn a_new_key_is_told_when_the_first_of_the_others_is_idle() {
         }
     }
     assert!(wrong.is_empty(), "admitted a nanosecond sooner than told: {wrong:?}");
+}
+
+/// Does something to one of a few keys, so that it will be idle sooner or later than before.
+fn stir(keyed: &KeyedLimiter<u64, AnyAlgorithm, ManualClock>, rng: &mut Rng) {
+    let (key, n) = (rng.u64(..60), rng.u64(1..4));
+    match rng.u8(..7) {
+        0 => _ = keyed.allow_n(&key, n),
+        1 => _ = keyed.reserve_n(&key, n).map(|taken| taken.settle(rng.u64(..6))),
+        2 => keyed.refund(&key, n),
+        3 => _ = keyed.charge(&key, n),
+        4 => _ = Gate::new(keyed.key(&key)).acquire_n(n).map(|taken| taken.settle(rng.u64(..6))),
+        5 => _ = keyed.peek_at(&rng.u64(..), keyed.clock().now() + secs(rng.u64(..30))),
+        _ => keyed.clock().advance(Duration::from_millis(rng.u64(..3_000))),
+    }
+}
+
+/// What it is told is never too late, all verbs say the same, and whoever comes back when it was told gets in before long.
+#[test]
+fn a_new_key_of_a_full_store_is_told_when_somebody_may_be_idle() {
+    for seed in 0..400 {
+        let (mut rng, kind) = (Rng::with_seed(seed), Kind::ALL[seed as usize % 8]);
+        let keyed = KeyedLimiter::<u64>::builder(Quota::per(4, secs(10)))
+            .kind(kind)
+            .max_keys(40)
+            .at_cap(AtCap::Refuse)
+            .clock(ManualClock::new())
+            .build();
+        for _ in 0..300 {
+            stir(&keyed, &mut rng);
+            let new = rng.u64(100..);
+            for times in 0.. {
+                let (now, told) = (keyed.clock().now(), keyed.peek(&new).retry_after().unwrap());
+                if told.is_zero() {
+                    break;
+                }
+                let checked = [keyed.check(&new), Gate::new(keyed.key(&new)).check().decision()];
+                assert_eq!(checked.map(|said| said.retry_after()), [Some(told); 2], "{kind}, seed {seed}");
+                let just_before = now + told.saturating_sub(Duration::from_nanos(1));
+                assert!(
+                    !keyed.peek_at(&new, just_before).is_admitted(),
+                    "{kind}, seed {seed}: {told:?} is late"
+                );
+                if rng.bool() {
+                    break;
+                }
+                assert!(times < 40, "{kind}, seed {seed}: told {told:?} for ever");
+                keyed.clock().advance(told);
+            }
+        }
+    }
 }
 
 /// Its states' time is ahead of its clock's.

@@ -17,7 +17,9 @@ pub enum AtCap {
     /// and one that has used all may go before one elsewhere that has not.
     #[default]
     Evict,
-    /// New keys are refused until others are idle.
+    /// New keys are refused until others are idle. They are told the first moment at which one of those in the same part of the table
+    /// may be: where that one was asked for since it was last looked at, they are told a later one then. To refuse them costs
+    /// little more than any other question, however many come.
     Refuse,
     /// New keys share one state, with the quota the limiter was made with.
     Share,

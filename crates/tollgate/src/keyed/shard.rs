@@ -426,7 +426,7 @@ impl<A: Algorithm> Shard<A> {
             let Step { change, decision } = step(&segment.slot(place).state, now);
             if let Some(change) = change {
                 self.algorithm.apply(segment.state_mut(place), change);
-                segment.none_idle_before = Tick::ZERO; // it may have become less
+                self.may_be_idle_sooner(common, number, place, now);
             }
             self.count(common, now, decision.is_admitted());
             return Answer::Decided(decision, None);
@@ -467,12 +467,19 @@ impl<A: Algorithm> Shard<A> {
 
     /// Puts in a key that is not there, whether there is room or not, because it was promised. Meanwhile the table may have become
     /// smaller, or be behind with a change of quota that the key has gone through.
-    pub(crate) fn put_back(&mut self, common: &Common<A>, print: u64, state: A::State, plan: u32) {
+    pub(crate) fn put_back(
+        &mut self,
+        common: &Common<A>,
+        print: u64,
+        state: A::State,
+        plan: u32,
+        idle_at: Tick,
+    ) {
         let number = self.up_to_date(print);
         if self.segments[number].is_full() {
             self.resize(common, number, Segment::grow);
         }
-        self.put(common, print, state, plan, Tick::ZERO);
+        self.put(common, print, state, plan, idle_at);
     }
 
     /// What [`take`](Self::take) would decide.

@@ -51,7 +51,7 @@ impl<A: Algorithm> Shard<A> {
         let is_undone = is_untouched && amount >= claim.cost && algorithm.is_last(state, &claim);
         let fall = algorithm.fall(state, &change);
         algorithm.apply(state, change);
-        segment.none_idle_before = Tick::ZERO;
+        self.may_be_idle_sooner(common, number, place, now);
         if !is_undone {
             self.fell(common, print, fall);
         }
@@ -67,7 +67,7 @@ impl<A: Algorithm> Shard<A> {
         let Some(change) = algorithm.refund(state, amount, now) else { return false };
         let fall = algorithm.fall(state, &change);
         algorithm.apply(state, change);
-        segment.none_idle_before = Tick::ZERO;
+        self.may_be_idle_sooner(common, number, place, now);
         self.fell(common, print, fall);
         true
     }

@@ -30,17 +30,15 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// Whether [`make_room`](Self::make_room) would, where nobody who counts is forgotten. Drops nobody.
-    fn foresee_room(&self, common: &Common<A>, number: usize, now: Tick) -> Result<(), Full> {
+    fn foresee_room(&mut self, common: &Common<A>, number: usize, now: Tick) -> Result<(), Full> {
         let segment = &self.segments[number];
         let has_place = !segment.is_full() || self.has_bytes(u64::MAX, common, segment.growth());
         if common.room.has_key() && has_place || segment.len() == 0 && may_exceed(common) {
             return Ok(());
         }
-        let resets = segment.places().filter_map(|place| self.candidate(common, number, place, now));
-        match resets.map(|candidate| candidate.reset.0).min() {
-            Some(Duration::ZERO) => Ok(()),
-            soonest => Err(Full { next_idle: soonest.filter(|reset| *reset < Duration::MAX) }),
-        }
+        let known = segment.none_idle_before;
+        let next = if now < known { known } else { self.find_next_idle(common, number, now) };
+        if next <= now { Ok(()) } else { Err(Full::until(next, now)) }
     }
 
     /// Makes room for one more key in a segment.
@@ -117,43 +115,76 @@ impl<A: Algorithm> Shard<A> {
     /// Makes room by forgetting somebody: whoever is idle, else the one that has most left, and one that has nothing left
     /// only if all have not.
     pub(super) fn evict(&mut self, common: &Common<A>, number: usize, now: Tick) -> Result<(), Full> {
-        let before = self.keys;
-        let (near, _) = self.segments[number].next_places(LINES_PER_EVICTION);
-        self.drop_idle(common, number, near.clone(), now);
-        if self.keys == before && now >= self.segments[number].none_idle_before {
-            self.drop_all_idle(common, number, now);
-        }
-        if self.keys < before || (self.segments[number].len() == 0 && may_exceed(common)) {
+        let Some(next_idle) = self.drop_some_idle(common, number, now) else {
+            return Ok(());
+        };
+        if self.segments[number].len() == 0 && may_exceed(common) {
             return Ok(()); // if there is nobody here, the store is full of others: one more does no harm
         }
-        let mut best = self.fullest(common, number, near, now);
-        if best.as_ref().is_none_or(|best| best.left == 0) {
-            best = self.fullest(common, number, self.segments[number].places(), now);
+        let best =
+            if common.at_cap == AtCap::Evict { self.fullest_of_some(common, number, now) } else { None };
+        let Some(best) = best else {
+            return Err(Full::until(next_idle, now));
+        };
+        let print = self.segments[number].slot(best.place).print;
+        self.remove_at(common, number, best.place);
+        self.account_mut(common, print).forgotten += 1;
+        self.counts.evicted += 1;
+        Ok(())
+    }
+
+    /// Drops idle keys of a segment: a few if there are some near where it was last looked, else all. If there are none, when the
+    /// first one will be idle. As long as that has not come nobody is looked at: a flood of new keys must be cheap to refuse.
+    fn drop_some_idle(&mut self, common: &Common<A>, number: usize, now: Tick) -> Option<Tick> {
+        let known = self.segments[number].none_idle_before;
+        if now < known {
+            return Some(known);
         }
-        match best {
-            Some(best) if common.at_cap == AtCap::Evict => {
-                let print = self.segments[number].slot(best.place).print;
-                self.remove_at(common, number, best.place);
-                self.account_mut(common, print).forgotten += 1;
-                self.counts.evicted += 1;
-                Ok(())
-            }
-            _ => {
-                let every = self.segments[number].places();
-                let resets = every.filter_map(|place| self.candidate(common, number, place, now));
-                let soonest = resets.map(|candidate| candidate.reset.0).min();
-                Err(Full { next_idle: soonest.filter(|reset| *reset < Duration::MAX) })
-            }
+        let before = self.keys;
+        let (near, _) = self.segments[number].next_places(LINES_PER_EVICTION);
+        self.drop_idle(common, number, near, now);
+        if self.keys < before {
+            return None;
+        }
+        self.drop_idle(common, number, self.segments[number].places(), now);
+        let next = self.find_next_idle(common, number, now);
+        (self.keys == before).then_some(next)
+    }
+
+    /// Finds out when the first key of a segment will be idle, and remembers it; `now` if one is by then.
+    fn find_next_idle(&mut self, common: &Common<A>, number: usize, now: Tick) -> Tick {
+        let places = self.segments[number].places();
+        let soonest = places.filter_map(|place| self.reset_of(common, number, place, now)).min();
+        let next = now + soonest.unwrap_or(Duration::MAX);
+        if next > now {
+            self.segments[number].none_idle_before = next; // else it may have been idle before
+        }
+        next
+    }
+
+    /// After a state has become less: it may be idle before all others.
+    pub(super) fn may_be_idle_sooner(&mut self, common: &Common<A>, number: usize, place: usize, now: Tick) {
+        if self.segments[number].none_idle_before > Tick::ZERO {
+            let reset = self.reset_of(common, number, place, now).unwrap_or(Duration::MAX);
+            let segment = &mut self.segments[number];
+            segment.none_idle_before = segment.none_idle_before.min(now + reset);
         }
     }
 
-    /// Drops every idle key of a segment, and finds out when the next one will be idle.
-    fn drop_all_idle(&mut self, common: &Common<A>, number: usize, now: Tick) {
-        let every = self.segments[number].places();
-        self.drop_idle(common, number, every.clone(), now);
-        let resets = every.filter_map(|place| self.candidate(common, number, place, now));
-        let soonest = resets.map(|candidate| candidate.reset.0).min();
-        self.segments[number].none_idle_before = now + soonest.unwrap_or(Duration::MAX);
+    /// How long until the key at `place` is idle, if there is one. Whoever a gate has in hand cannot be dropped yet.
+    fn reset_of(&self, common: &Common<A>, number: usize, place: usize, now: Tick) -> Option<Duration> {
+        let slot = self.segments[number].slot(place);
+        (slot.print != 0).then(|| {
+            let reset = self.facts(common, number, place, now).reset_after().unwrap_or(Duration::MAX);
+            if self.is_held(slot.print) { reset.max(Duration::from_nanos(1)) } else { reset }
+        })
+    }
+
+    /// The key that has most left, among a few if one of them has something left.
+    fn fullest_of_some(&mut self, common: &Common<A>, number: usize, now: Tick) -> Option<Candidate> {
+        let (near, _) = self.segments[number].next_places(LINES_PER_EVICTION);
+        let best = self.fullest(common, number, near, now).filter(|best| best.left > 0);
+        best.or_else(|| self.fullest(common, number, self.segments[number].places(), now))
     }
 
     /// The key among these places that has most left.
@@ -168,14 +199,19 @@ impl<A: Algorithm> Shard<A> {
     }
 
     fn candidate(&self, common: &Common<A>, number: usize, place: usize, now: Tick) -> Option<Candidate> {
-        let segment = &self.segments[number];
-        let slot = segment.slot(place);
-        let algorithm = algorithm_of(&self.algorithm, common, segment.plan(place));
+        let slot = self.segments[number].slot(place);
         (slot.print != 0 && !self.is_held(slot.print)).then(|| {
-            let facts = algorithm.decide(&slot.state, now, Ask::now(0)).decision;
+            let facts = self.facts(common, number, place, now);
             let left = share(facts.remaining(), facts.limit());
             Candidate { left, reset: Reverse(facts.reset_after().unwrap_or(Duration::MAX)), place }
         })
+    }
+
+    /// How things stand with the key at `place`.
+    fn facts(&self, common: &Common<A>, number: usize, place: usize, now: Tick) -> Decision {
+        let segment = &self.segments[number];
+        let algorithm = algorithm_of(&self.algorithm, common, segment.plan(place));
+        algorithm.decide(&segment.slot(place).state, now, Ask::now(0)).decision
     }
 }
 
@@ -200,6 +236,10 @@ pub(crate) struct Full {
 }
 
 impl Full {
+    fn until(next_idle: Tick, now: Tick) -> Self {
+        Self { next_idle: (next_idle < Tick::MAX).then(|| next_idle.since(now)) }
+    }
+
     /// What becomes of a key with such a limit.
     pub(super) fn answer(&self, at_cap: AtCap, limit: u64, cost: u64) -> Answer {
         match at_cap {

@@ -1,5 +1,7 @@
 //! Keys that a gate has in hand: see `keyed/member.rs`.
 
+use std::time::Duration;
+
 use tollgate_core::{Algorithm, Claim, Decision, Step, Tick};
 
 use super::{Common, Receipt, Shard, Way, account, algorithm_of, counts_one};
@@ -13,6 +15,8 @@ pub(crate) struct Drawn<A: Algorithm> {
     before: Option<A::State>,
     /// The state to write, and the claim; `None` if nothing is taken.
     after: Option<(A::State, Claim)>,
+    /// When the key will be idle, if it is taken.
+    idle_at: Tick,
     /// Whether the key must be put in, or would have to be if one were taken.
     pub(crate) needs_room: bool,
     /// When it was asked, which may be before the moment it is for.
@@ -90,7 +94,11 @@ impl<A: Algorithm> Shard<A> {
         });
         let plan = known.or(plan).unwrap_or(0);
         let generation = self.generation;
-        Some((decision, Drawn { plan, generation, before, after, needs_room, now, lacks_room: false }))
+        let idle_at = now + decision.reset_after().unwrap_or(Duration::MAX);
+        Some((
+            decision,
+            Drawn { plan, generation, before, after, idle_at, needs_room, now, lacks_room: false },
+        ))
     }
 
     /// Takes a key in hand, if its state is still the one that was found.
@@ -115,7 +123,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// Writes what was drawn, of a key that is held.
     pub(crate) fn commit(&mut self, common: &Common<A>, print: u64, drawn: Drawn<A>) -> Option<Receipt> {
-        let Drawn { plan, before, after, now, .. } = drawn;
+        let Drawn { plan, before, after, idle_at, now, .. } = drawn;
         let (state, claim) = after?;
         self.take_ahead(claim.act);
         let number = self.segments.number_of(print);
@@ -125,7 +133,7 @@ impl<A: Algorithm> Shard<A> {
         } else {
             // Whether there is room was asked before: by now it cannot be refused any more.
             let _ = self.make_room(common, number, now);
-            self.put_back(common, print, state, plan);
+            self.put_back(common, print, state, plan, idle_at);
         }
         self.count(common, now, true);
         let account = account(self.accounts.as_deref(), print);

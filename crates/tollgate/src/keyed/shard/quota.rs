@@ -93,7 +93,7 @@ impl<A: Algorithm> Shard<A> {
             let state = algorithm.moved(&segment.slot(place).state, now, new.quota, &new.algorithm);
             *segment.state_mut(place) = state;
             segment.set_plan(place, plan);
-            segment.none_idle_before = Tick::ZERO;
+            self.may_be_idle_sooner(common, number, place, now);
             self.account_mut(common, print).forgotten += 1; // claims under the old plan cannot be given back
         }
     }

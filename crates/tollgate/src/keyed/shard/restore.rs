@@ -59,6 +59,7 @@ impl<A: Algorithm> Shard<A> {
         if let Some(place) = self.segments[number].find(print) {
             *self.segments[number].state_mut(place) = state;
             self.segments[number].set_plan(place, plan);
+            self.may_be_idle_sooner(common, number, place, now);
             return;
         }
         // Keys come segment by segment: where not all can stay, the first segments have more than their share.

@@ -8,6 +8,7 @@ use tollgate_core::TokenBucket;
 
 use super::sweep::MOST_PER_SEGMENT;
 use super::*;
+use crate::keyed::segment::Slot;
 
 fn common(by_key: bool) -> Common<TokenBucket> {
     Common {
@@ -183,4 +184,58 @@ fn after_two_segments_were_joined_the_idle_still_go_before_those_who_count() {
         assert!(take(&mut shard, &common, print(2_000 + number, false), now));
     }
     assert_eq!(shard.counts.evicted - before, 0, "forgotten though {idle} were idle");
+}
+
+/// Does something to a key, which may be idle sooner or later for it.
+fn stir(shard: &mut Shard<TokenBucket>, common: &Common<TokenBucket>, rng: &mut Rng, now: Tick) {
+    let (print, cost) = (rng.u64(1..40) << 32 | 1, rng.u64(1..3));
+    let query = Query { print, plan: Some(0), now, ask: Ask::now(cost), is_patient: false };
+    match rng.u8(..7) {
+        0 => _ = shard.charge(common, query),
+        1 => _ = shard.refund(common, print, cost, now),
+        2 => _ = shard.peek(common, Query { now: now + Duration::from_millis(rng.u64(..9_000)), ..query }),
+        3 => shard.set_plan(common, print, common.plans.number(Quota::per_second(cost).burst(9)), now),
+        4 => {
+            let decide = |algorithm: &TokenBucket, state: &u64, now| algorithm.decide(state, now, query.ask);
+            let (decision, drawn) = shard.draw(common, print, query.plan, now, cost, decide).unwrap();
+            if decision.is_allowed() && shard.hold(print, &drawn) {
+                shard.commit(common, print, drawn);
+                shard.let_go(print);
+            }
+        }
+        _ => {
+            if let Answer::Decided(_, Some(receipt)) = shard.take(common, query)
+                && rng.bool()
+            {
+                shard.give_back(common, print, receipt, 1, now);
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_is_idle_before_the_time_that_is_known() {
+    let mut known = 0;
+    for seed in 0..200 {
+        let mut rng = Rng::with_seed(seed);
+        let at_cap = [AtCap::Refuse, AtCap::Share, AtCap::Evict][rng.usize(..3)];
+        let common = Common { room: Room::new(8, u64::MAX), at_cap, ..common(true) };
+        let mut shard = Shard::new(&common, QUOTA);
+        let mut now = Tick::ZERO;
+        for _ in 0..500 {
+            now = now + Duration::from_millis(rng.u64(..200));
+            stir(&mut shard, &common, &mut rng, now);
+            let until = shard.segments[0].none_idle_before;
+            if now < until {
+                known += 1;
+                let just_before = Tick::from_nanos(until.as_nanos() - 1);
+                let segment = &shard.segments[0];
+                let is_idle = |(place, slot): (usize, &Slot<u64>)| {
+                    shard.algorithm(&common, segment.plan(place)).is_idle(&slot.state, just_before)
+                };
+                assert!(!segment.iter().any(is_idle), "seed {seed}: {at_cap:?}");
+            }
+        }
+    }
+    assert!(known > 10_000, "{known}");
 }
