@@ -266,17 +266,18 @@ fn a_new_key_of_a_full_store_is_told_when_somebody_may_be_idle() {
             .build();
         for _ in 0..300 {
             stir(&keyed, &mut rng);
-            let new = rng.u64(100..);
+            let (new, n) = (rng.u64(100..), rng.u64(1..=2));
             for times in 0.. {
-                let (now, told) = (keyed.clock().now(), keyed.peek(&new).retry_after().unwrap());
+                let (now, told) = (keyed.clock().now(), keyed.peek_n(&new, n).retry_after());
+                let told = told.unwrap_or_default(); // a meter never admits two
                 if told.is_zero() {
                     break;
                 }
-                let checked = [keyed.check(&new), Gate::new(keyed.key(&new)).check().decision()];
+                let checked = [keyed.check_n(&new, n), Gate::new(keyed.key(&new)).check_n(n).decision()];
                 assert_eq!(checked.map(|said| said.retry_after()), [Some(told); 2], "{kind}, seed {seed}");
                 let just_before = now + told.saturating_sub(Duration::from_nanos(1));
                 assert!(
-                    !keyed.peek_at(&new, just_before).is_admitted(),
+                    !keyed.peek_n_at(&new, n, just_before).is_admitted(),
                     "{kind}, seed {seed}: {told:?} is late"
                 );
                 if rng.bool() {
@@ -286,6 +287,26 @@ fn a_new_key_of_a_full_store_is_told_when_somebody_may_be_idle() {
                 keyed.clock().advance(told);
             }
         }
+    }
+}
+
+/// A paced window gives the third of ten not before two tenths of it have passed: also to whoever finds room when another ends.
+#[test]
+fn a_new_key_is_told_when_there_is_room_and_it_is_admitted_too() {
+    let keyed = KeyedLimiter::<u64>::builder(Quota::per(10, secs(10)))
+        .kind(Kind::PacedWindow)
+        .max_keys(1)
+        .at_cap(AtCap::Refuse)
+        .clock(ManualClock::new())
+        .build();
+    assert!(keyed.allow(&1)); // idle at the end of the window
+    let new = (2..10_000).find(|key| !keyed.peek(key).is_admitted()).expect("one of so many");
+    for (cost, told) in [(1, secs(10)), (3, secs(12))] {
+        let gate = Gate::new(keyed.key(&new));
+        let said = [keyed.peek_n(&new, cost), keyed.check_n(&new, cost), gate.check_n(cost).decision()];
+        assert_eq!(said.map(|said| said.retry_after()), [Some(told); 3], "{cost}");
+        let then = Tick::ZERO + told;
+        assert!(keyed.peek_n_at(&new, cost, then).is_admitted());
     }
 }
 

@@ -21,7 +21,8 @@ pub enum AtCap {
     /// may be: where that one was asked for since it was last looked at, they are told a later one then. To refuse them costs
     /// little more than any other question, however many come.
     Refuse,
-    /// New keys share one state, with the quota the limiter was made with.
+    /// New keys share one state, with the quota the limiter was made with. If that refuses, they are told when it will not; that others are
+    /// idle before then, and there is room for them, they are not told.
     Share,
 }
 

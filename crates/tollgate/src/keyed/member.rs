@@ -12,7 +12,7 @@ use std::time::Duration;
 use tollgate_core::{Ask, Decision, Step, Tick};
 
 use super::KeyedLimiter;
-use super::shard::{Drawn, Receipt};
+use super::shard::{Drawn, Query, Receipt};
 use super::store::OwnLimiter;
 use crate::cell::Held;
 use crate::clock::Clock;
@@ -466,14 +466,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
                 if let Some(limiter) = self.store.own_limiter(shard, print, present) {
                     return Err(limiter);
                 }
-                let Some((decision, mut drawn)) = shard.draw(common, print, plan, now, cost, &decide) else {
-                    return Ok(None);
-                };
-                drawn.now = present;
-                let full = if drawn.needs_room { shard.is_full_for(common, print, present) } else { None };
-                drawn.lacks_room = full.is_some();
-                let decision = full.map_or(decision, |full| full.said(decision.limit(), cost));
-                Ok(Some((decision, drawn)))
+                let query = Query { print, plan, now: present, ask: Ask::now(cost), is_patient: false };
+                Ok(shard.draw(common, query, now, &decide))
             })?;
             match drawn {
                 Some(drawn) => return Ok(drawn),

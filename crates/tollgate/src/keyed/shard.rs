@@ -27,6 +27,7 @@ use super::segments::Segments;
 use crate::cell::Held;
 pub(crate) use account::Receipt;
 use account::{ACCOUNTS, Account, account};
+use evict::Full;
 pub(crate) use hold::Drawn;
 use quota::Change;
 pub(crate) use sweep::Swept;
@@ -381,30 +382,34 @@ impl<A: Algorithm> Shard<A> {
             Answer::Decided(said, receipt) => {
                 Answer::Decided(said.told_before(now.since(query.now)), receipt)
             }
+            Answer::Refused(said) => Answer::Refused(said.told_before(now.since(query.now))),
             other => other,
         }
     }
 
     fn take_of_new(&mut self, common: &Common<A>, query: Query, number: usize, plan: u32) -> Answer {
-        let now = query.now;
+        let (now, cost) = (query.now, query.ask.cost());
         let (algorithm, mut state) = self.unseen(common, plan);
-        let step = algorithm.decide(&state, now, query.ask_of(&algorithm));
+        let decide = |state: &A::State, then| algorithm.decide(state, then, query.ask_of(&algorithm));
+        let step = decide(&state, now);
         let Some(change) = step.change else {
             self.counts.denied += u64::from(!step.decision.is_admitted());
-            let for_nothing = query.ask.cost() == 0 && counts_one(&algorithm, &state, now);
-            let full = if for_nothing { self.why_full(common, number, now) } else { None };
+            let asks_for_room = Self::asks_for_room(common, (&algorithm, &state), &step, cost, now);
+            let full = if asks_for_room { self.why_full(common, number, now) } else { None };
             if let Some(full) = full {
-                return full.answer(common.at_cap, step.decision.limit(), 0);
+                let said = full.said(now, cost, |then| decide(&state, then).decision);
+                return Full::answer(common.at_cap, &step.decision, said);
             }
             let receipt = self.of_nothing(&step.decision, query.print, plan, now, query.ask);
             return Answer::Decided(step.decision, receipt); // nothing to remember
         };
         if let Err(full) = self.make_room(common, number, now) {
-            let answer = self.no_room(common, &full, step.decision.limit());
+            let said = full.said(now, cost, |then| decide(&state, then).decision);
+            let answer = self.no_room(common, said);
             self.counts.denied += u64::from(matches!(answer, Answer::Refused(_)));
             return answer;
         }
-        let claim = algorithm.claim(&change, query.ask.cost(), now + step.decision.delay());
+        let claim = algorithm.claim(&change, cost, now + step.decision.delay());
         algorithm.apply(&mut state, change);
         let idle_at = now + step.decision.reset_after().unwrap_or(Duration::MAX);
         self.put(common, query.print, state, plan, idle_at);
@@ -418,7 +423,7 @@ impl<A: Algorithm> Shard<A> {
         common: &Common<A>,
         print: u64,
         now: Tick,
-        step: impl FnOnce(&A::State, Tick) -> Step<A::Change>,
+        step: impl Fn(&A::State, Tick) -> Step<A::Change>,
     ) -> Answer {
         let number = self.up_to_date(print);
         if let Some(place) = self.segments[number].find(print) {
@@ -439,7 +444,8 @@ impl<A: Algorithm> Shard<A> {
         let Some(change) = change else { return Answer::Decided(decision, None) };
         if let Err(full) = self.make_room(common, number, now) {
             self.counts.denied += 1;
-            return self.no_room(common, &full, decision.limit());
+            let said = full.said(now, 1, |then| step(&state, then).decision);
+            return self.no_room(common, said);
         }
         self.algorithm.apply(&mut state, change);
         let idle_at = now + decision.reset_after().unwrap_or(Duration::MAX);
@@ -494,14 +500,16 @@ impl<A: Algorithm> Shard<A> {
             (None, Some(plan)) => {
                 let now = query.now.max(self.swept_at);
                 let (algorithm, state) = self.unseen(common, plan);
-                let Step { change, decision } = algorithm.decide(&state, now, query.ask_of(&algorithm));
-                let cost = query.ask.cost();
-                let needs_room = change.is_some() || (cost == 0 && counts_one(&algorithm, &state, now));
-                let full = if needs_room { self.why_full(common, number, query.now) } else { None };
+                let decide = |then| algorithm.decide(&state, then, query.ask_of(&algorithm));
+                let (step, cost) = (decide(now), query.ask.cost());
+                let asks_for_room = Self::asks_for_room(common, (&algorithm, &state), &step, cost, now);
+                let full = if asks_for_room { self.why_full(common, number, now) } else { None };
                 if let Some(full) = full {
-                    return full.answer(common.at_cap, decision.limit(), cost);
+                    let said = full.said(now, cost, |then| decide(then).decision);
+                    let said = said.told_before(now.since(query.now));
+                    return Full::answer(common.at_cap, &step.decision, said);
                 }
-                decision.told_before(now.since(query.now))
+                step.decision.told_before(now.since(query.now))
             }
             (None, None) => return Answer::NeedsPlan,
         };
@@ -523,8 +531,8 @@ impl<A: Algorithm> Shard<A> {
         let Some(plan) = query.plan else { return Answer::NeedsPlan };
         let (algorithm, mut state) = self.unseen(common, plan);
         if let Some(change) = algorithm.charge(&state, extra, now.max(self.swept_at)) {
-            if let Err(full) = self.make_room(common, number, now) {
-                return self.no_room(common, &full, 0);
+            if self.make_room(common, number, now).is_err() {
+                return self.no_room(common, Decision::refusal(0, None));
             }
             algorithm.apply(&mut state, change);
             self.put(common, query.print, state, plan, now);
@@ -557,18 +565,20 @@ impl<A: Algorithm> Shard<A> {
         }
         let (plan, state) = match self.remove(common, query.print) {
             Some(known) => known,
-            None => self.start_new(common, query, limit)?,
+            None => self.start_new(common, query)?,
         };
         let quota = self.quota(common, plan);
         Ok(Start { quota, algorithm: self.algorithm(common, plan).clone(), state, plan })
     }
 
     /// The plan and state of a new key that will not be in the table, but counts like one that is.
-    fn start_new(&mut self, common: &Common<A>, query: Query, limit: u64) -> Result<(u32, A::State), Answer> {
+    fn start_new(&mut self, common: &Common<A>, query: Query) -> Result<(u32, A::State), Answer> {
         let (number, plan) = (self.up_to_date(query.print), query.plan.unwrap_or(0));
         if let Err(full) = self.make_room_for_key(common, number, query.now) {
             self.counts.calls += 1;
-            let answer = self.no_room(common, &full, limit);
+            let (algorithm, state) = self.unseen(common, plan);
+            let decide = |then| algorithm.decide(&state, then, query.ask_of(&algorithm)).decision;
+            let answer = self.no_room(common, full.said(query.now, 1, decide));
             self.counts.denied += u64::from(matches!(answer, Answer::Refused(_)));
             return Err(answer);
         }

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Ask, Decision, Tick};
+use tollgate_core::{Algorithm, Ask, Decision, Step, Tick};
 
-use super::{Answer, Common, Shard, algorithm_of};
+use super::{Answer, Common, Shard, algorithm_of, counts_one};
 use crate::keyed::cap::AtCap;
 use crate::keyed::segment::Segment;
 
@@ -29,6 +29,21 @@ impl<A: Algorithm> Shard<A> {
         is_stuck.then_some(Full { next_idle: None })
     }
 
+    /// Whether what a new key is told depends on whether there is room: if something is taken, or would be if it cost anything, or where it
+    /// must come back anyway and somebody may be idle only after that.
+    pub(super) fn asks_for_room(
+        common: &Common<A>,
+        (algorithm, state): (&A, &A::State),
+        step: &Step<A::Change>,
+        cost: u64,
+        now: Tick,
+    ) -> bool {
+        let comes_back = !step.decision.is_admitted() && !step.decision.is_never();
+        step.change.is_some()
+            || (cost == 0 && counts_one(algorithm, state, now))
+            || (comes_back && common.at_cap == AtCap::Refuse)
+    }
+
     /// Whether [`make_room`](Self::make_room) would, where nobody who counts is forgotten. Drops nobody.
     fn foresee_room(&mut self, common: &Common<A>, number: usize, now: Tick) -> Result<(), Full> {
         let segment = &self.segments[number];
@@ -38,7 +53,7 @@ impl<A: Algorithm> Shard<A> {
         }
         let known = segment.none_idle_before;
         let next = if now < known { known } else { self.find_next_idle(common, number, now) };
-        if next <= now { Ok(()) } else { Err(Full::until(next, now)) }
+        if next <= now { Ok(()) } else { Err(Full::until(next)) }
     }
 
     /// Makes room for one more key in a segment.
@@ -106,10 +121,13 @@ impl<A: Algorithm> Shard<A> {
         common.room.has_bytes(more) && (most_bytes == u64::MAX || (bytes() + more) as u64 <= most_bytes)
     }
 
-    pub(super) fn no_room(&mut self, common: &Common<A>, full: &Full, limit: u64) -> Answer {
-        let answer = full.answer(common.at_cap, limit, 1);
-        self.counts.refused += u64::from(matches!(answer, Answer::Refused(_)));
-        answer
+    /// What becomes of a key that is told this.
+    pub(super) fn no_room(&mut self, common: &Common<A>, said: Decision) -> Answer {
+        if common.at_cap == AtCap::Share {
+            return Answer::Overflows;
+        }
+        self.counts.refused += 1;
+        Answer::Refused(said)
     }
 
     /// Makes room by forgetting somebody: whoever is idle, else the one that has most left, and one that has nothing left
@@ -124,7 +142,7 @@ impl<A: Algorithm> Shard<A> {
         let best =
             if common.at_cap == AtCap::Evict { self.fullest_of_some(common, number, now) } else { None };
         let Some(best) = best else {
-            return Err(Full::until(next_idle, now));
+            return Err(Full::until(next_idle));
         };
         let print = self.segments[number].slot(best.place).print;
         self.remove_at(common, number, best.place);
@@ -231,27 +249,33 @@ fn may_exceed<A>(common: &Common<A>) -> bool {
 /// There is no room, and nothing idle.
 #[derive(Debug)]
 pub(crate) struct Full {
-    /// When something will be, if that is known.
-    next_idle: Option<Duration>,
+    /// When something will be; `None` if never.
+    next_idle: Option<Tick>,
 }
 
 impl Full {
-    fn until(next_idle: Tick, now: Tick) -> Self {
-        Self { next_idle: (next_idle < Tick::MAX).then(|| next_idle.since(now)) }
+    fn until(next_idle: Tick) -> Self {
+        Self { next_idle: Some(next_idle).filter(|next| *next < Tick::MAX) }
     }
 
-    /// What becomes of a key with such a limit.
-    pub(super) fn answer(&self, at_cap: AtCap, limit: u64, cost: u64) -> Answer {
+    /// What becomes of a key that is told this where it would have been told `otherwise`. If that is no either, the store need not be to
+    /// blame.
+    pub(super) fn answer(at_cap: AtCap, otherwise: &Decision, said: Decision) -> Answer {
         match at_cap {
             AtCap::Share => Answer::Overflows,
-            _ if cost == 0 => Answer::Decided(self.said(limit, cost), None),
-            AtCap::Evict | AtCap::Refuse => Answer::Refused(self.said(limit, cost)),
+            _ if said.is_admitted() || !otherwise.is_admitted() => Answer::Decided(said, None),
+            AtCap::Evict | AtCap::Refuse => Answer::Refused(said),
         }
     }
 
-    /// What such a key is told. Nothing is always admitted, but nothing is left.
-    pub(crate) fn said(&self, limit: u64, cost: u64) -> Decision {
-        let refusal = Decision::refusal(limit, self.next_idle);
+    /// What a key is told about which `decide` says what would be decided if there were room: to come when there is and it is admitted,
+    /// too. Nothing is always admitted, but nothing is left.
+    pub(super) fn said(&self, now: Tick, cost: u64, decide: impl FnOnce(Tick) -> Decision) -> Decision {
+        let then = self.next_idle.unwrap_or(now);
+        let decision = decide(then);
+        let wait =
+            self.next_idle.and(decision.retry_after()).map(|wait| then.since(now).saturating_add(wait));
+        let refusal = Decision::refusal(decision.limit(), wait);
         if cost == 0 { refusal.allowed() } else { refusal }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{Algorithm, Claim, Decision, Step, Tick};
 
-use super::{Common, Receipt, Shard, Way, account, algorithm_of, counts_one};
+use super::{Common, Query, Receipt, Shard, Way, account, algorithm_of};
 
 /// What taking something of a key would write.
 #[derive(Debug)]
@@ -17,10 +17,8 @@ pub(crate) struct Drawn<A: Algorithm> {
     after: Option<(A::State, Claim)>,
     /// When the key will be idle, if it is taken.
     idle_at: Tick,
-    /// Whether the key must be put in, or would have to be if one were taken.
-    pub(crate) needs_room: bool,
     /// When it was asked, which may be before the moment it is for.
-    pub(crate) now: Tick,
+    now: Tick,
     /// Whether it is refused because the store is full.
     pub(crate) lacks_room: bool,
 }
@@ -69,36 +67,37 @@ impl<A: Algorithm> Shard<A> {
         Some((algorithm, state, None))
     }
 
-    /// Decides, and says what taking it would write. `None` if the key is new and its plan must be known.
+    /// Decides by `decide` as of `then`, which may be later than the question, and says what taking it would write. `None` if the key
+    /// is new and its plan must be known.
     pub(crate) fn draw(
         &mut self,
         common: &Common<A>,
-        print: u64,
-        plan: Option<u32>,
-        now: Tick,
-        cost: u64,
+        query: Query,
+        then: Tick,
         decide: impl Fn(&A, &A::State, Tick) -> Step<A::Change>,
     ) -> Option<(Decision, Drawn<A>)> {
+        let Query { print, plan, now, .. } = query;
+        let cost = query.ask.cost();
         let (algorithm, mut state, known) = self.look(common, print, plan)?;
         // A key that was dropped as idle must not be admitted by a reading from before that.
-        let now = if known.is_some() { now } else { now.max(self.swept_at) };
-        let Step { change, decision } = decide(&algorithm, &state, now);
-        // A cost of nothing needs no room, but is told what could be had.
-        let counts = change.is_some() || (cost == 0 && counts_one(&algorithm, &state, now));
-        let needs_room = known.is_none() && counts;
+        let then = if known.is_some() { then } else { then.max(self.swept_at) };
+        let step = decide(&algorithm, &state, then);
+        let idle_at = then + step.decision.reset_after().unwrap_or(Duration::MAX);
+        let asks_for_room =
+            known.is_none() && Self::asks_for_room(common, (&algorithm, &state), &step, cost, then);
+        let full = if asks_for_room { self.is_full_for(common, print, now) } else { None };
+        let Step { change, decision } = step;
+        let lacks_room = full.is_some() && decision.is_admitted();
+        let said = full
+            .map_or(decision, |full| full.said(now, cost, |then| decide(&algorithm, &state, then).decision));
         let before = known.map(|_| state.clone());
         let after = change.map(|change| {
-            let claim = algorithm.claim(&change, cost, now + decision.delay());
+            let claim = algorithm.claim(&change, cost, then + decision.delay());
             algorithm.apply(&mut state, change);
             (state, claim)
         });
-        let plan = known.or(plan).unwrap_or(0);
-        let generation = self.generation;
-        let idle_at = now + decision.reset_after().unwrap_or(Duration::MAX);
-        Some((
-            decision,
-            Drawn { plan, generation, before, after, idle_at, needs_room, now, lacks_room: false },
-        ))
+        let (plan, generation) = (known.or(plan).unwrap_or(0), self.generation);
+        Some((said, Drawn { plan, generation, before, after, idle_at, now, lacks_room }))
     }
 
     /// Takes a key in hand, if its state is still the one that was found.

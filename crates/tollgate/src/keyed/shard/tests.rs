@@ -197,7 +197,7 @@ fn stir(shard: &mut Shard<TokenBucket>, common: &Common<TokenBucket>, rng: &mut 
         3 => shard.set_plan(common, print, common.plans.number(Quota::per_second(cost).burst(9)), now),
         4 => {
             let decide = |algorithm: &TokenBucket, state: &u64, now| algorithm.decide(state, now, query.ask);
-            let (decision, drawn) = shard.draw(common, print, query.plan, now, cost, decide).unwrap();
+            let (decision, drawn) = shard.draw(common, query, now, decide).unwrap();
             if decision.is_allowed() && shard.hold(print, &drawn) {
                 shard.commit(common, print, drawn);
                 shard.let_go(print);
