@@ -170,13 +170,14 @@ impl<M: Member> Gate<M> {
             .ok_or(GateRefused(decision))
     }
 
-    /// [`check_n`](Self::check_n), and what each of the limits says, no two of which may be the same: see
+    /// [`check_n`](Self::check_n), and what each of the limits says, which must be keys that nobody watches, no two of them the same: see
     /// [`acquire_noting`](Self::acquire_noting).
     pub(crate) fn check_noting(&self, n: u64, each: &mut Vec<(Which, Decision)>) {
         let call = self.call(n);
         let taken = self.try_to_take(&call, Tally::noting(each));
-        let (decision, receipt) = taken.unwrap_or_else(|| self.take_again(call, Some(each)));
-        self.use_up(decision, receipt);
+        if taken.is_none() {
+            let _ = self.take_again(call, Some(each)); // what it says is noted
+        }
     }
 
     /// What [`check`](Self::check) would answer, taking nothing.
@@ -346,16 +347,15 @@ impl<M: Member> Gate<M> {
     #[inline(never)]
     fn check_the_long_way(&self, call: Call<'_>) -> GateDecision {
         let (decision, receipt) = self.take(call);
-        self.use_up(decision, receipt);
-        decision
-    }
-
-    /// Reports what was taken, if anything was, and ends it.
-    #[inline]
-    fn use_up(&self, decision: GateDecision, receipt: Option<M::Receipt>) {
-        if let Some(receipt) = receipt {
-            Permit::new(&self.members, decision, receipt, Tick::ZERO, OnDrop::Keep).release();
+        match receipt {
+            // A permit ends even if whoever is told of it panics.
+            Some(receipt) if self.members.is_watched() => {
+                Permit::new(&self.members, decision, receipt, Tick::ZERO, OnDrop::Keep).release();
+            }
+            Some(receipt) => self.members.settle(receipt, &mut Settling::Used),
+            None => {}
         }
+        decision
     }
 
     /// [`acquire_n`](Self::acquire_n) for whoever goes on waiting if it is refused.

@@ -142,6 +142,11 @@ impl<L: Part, R: Part> Part for And<L, R> {
     }
 
     #[inline]
+    fn is_watched(&self) -> bool {
+        self.left.is_watched() || self.right.is_watched()
+    }
+
+    #[inline]
     fn admitted(&self, (left, right): &Self::Receipt) {
         self.left.admitted(left);
         self.right.admitted(right);
@@ -268,6 +273,7 @@ macro_rules! pass_on_most {
             quick_commit(quick: &Self::Quick);
             quick_take(quick: &Self::Quick) -> bool;
             promised();
+            is_watched() -> bool;
             admitted(receipt: &Self::Receipt);
             refused(plan: &Self::Plan, patience: Duration);
             settle(receipt: Self::Receipt, how: &mut Settling<'_>);
@@ -448,6 +454,11 @@ macro_rules! several {
 
         fn promised(&self) {
             self.iter().for_each(Part::promised);
+        }
+
+        #[inline]
+        fn is_watched(&self) -> bool {
+            self.iter().any(Part::is_watched)
         }
 
         #[inline]

@@ -159,6 +159,11 @@ impl<A: Held, C: Clock> Part for Limiter<A, C> {
 
     /// A limiter counts nothing.
     #[inline]
+    fn is_watched(&self) -> bool {
+        false
+    }
+
+    #[inline]
     fn admitted(&self, _receipt: &Self::Receipt) {}
 
     #[inline]
@@ -300,6 +305,11 @@ impl Part for ConcurrencyLimit {
     }
 
     fn promised(&self) {}
+
+    #[inline]
+    fn is_watched(&self) -> bool {
+        false
+    }
 
     #[inline]
     fn admitted(&self, _slots: &u64) {}

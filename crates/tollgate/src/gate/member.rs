@@ -263,7 +263,10 @@ pub trait Part: Clone {
     /// After a promise was committed, with nothing held any more.
     fn promised(&self);
 
-    /// Counts and reports what was committed, with nothing held any more.
+    /// Whether somebody must be told what is decided.
+    fn is_watched(&self) -> bool;
+
+    /// Reports what was committed, with nothing held any more.
     fn admitted(&self, receipt: &Self::Receipt);
 
     /// Counts and reports a call that the gate refused, if this one would not have admitted it by itself within `patience` either.

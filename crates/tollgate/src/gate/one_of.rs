@@ -102,6 +102,10 @@ impl<L: Part, R: Part> Part for OneOf<L, R> {
         either!(self, member => member.promised());
     }
 
+    fn is_watched(&self) -> bool {
+        either!(self, member => member.is_watched())
+    }
+
     fn admitted(&self, receipt: &Self::Receipt) {
         with_own!(self, receipt, |member, receipt| member.admitted(receipt));
     }

@@ -49,7 +49,7 @@ impl<K: ?Sized, A: Held, C: Clock> std::fmt::Debug for KeyOf<'_, K, A, C> {
 #[derive(Debug)]
 pub struct KeyPlan<A: Held> {
     drawn: Drawn<A>,
-    decision: Decision,
+    told: Told,
     stub: Stub,
 }
 
@@ -57,9 +57,12 @@ pub struct KeyPlan<A: Held> {
 #[derive(Debug)]
 pub struct KeyReceipt {
     receipt: Option<Receipt>,
-    decision: Decision,
+    told: Told,
     stub: Stub,
 }
+
+/// An admission that somebody must be told of. In a box, because few want to know, and plans are copied.
+type Told = Option<Box<Decision>>;
 
 /// What a receipt remembers of the call.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +85,8 @@ pub enum Either<T, L> {
     Met,
 }
 
-type LimiterPlan<A, C> = (OwnLimiter<A, C>, <OwnLimiter<A, C> as Part>::Plan, Decision);
-type LimiterReceipt<A, C> = (OwnLimiter<A, C>, <OwnLimiter<A, C> as Part>::Receipt, Decision);
+type LimiterPlan<A, C> = (OwnLimiter<A, C>, <OwnLimiter<A, C> as Part>::Plan, Box<Decision>);
+type LimiterReceipt<A, C> = (OwnLimiter<A, C>, <OwnLimiter<A, C> as Part>::Receipt, Box<Decision>);
 
 impl<'a, K: Hash + ?Sized, A: Held, C: Clock> KeyOf<'a, K, A, C> {
     pub(super) fn new(limiter: &'a KeyedLimiter<K, A, C>, key: &'a K) -> Self {
@@ -156,7 +159,9 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
         match self.draw(call, cost) {
             Ok((decision, drawn, is_postponed)) => {
                 tally.add(which, cost, decision);
-                Either::Here(KeyPlan { drawn, decision, stub: Stub { which, share, cost, is_postponed } })
+                let is_told = decision.is_admitted() && self.is_watched();
+                let told = is_told.then(|| Box::new(decision));
+                Either::Here(KeyPlan { drawn, told, stub: Stub { which, share, cost, is_postponed } })
             }
             Err(limiter) => {
                 let call = Call { share, repeated: None, ..*call };
@@ -164,7 +169,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
                 let plan = limiter.prepare(&call, position, &mut own);
                 let decision = own.decision().decision();
                 tally.add(which, cost, decision);
-                Either::InLine((limiter, plan, decision))
+                Either::InLine((limiter, plan, Box::new(decision)))
             }
         }
     }
@@ -187,11 +192,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
 
     fn commit(&self, plan: Self::Plan) -> Self::Receipt {
         match plan {
-            Either::Here(KeyPlan { drawn, decision, stub }) => {
-                Either::Here(KeyReceipt { receipt: self.limiter.commit(self.print, drawn), decision, stub })
+            Either::Here(KeyPlan { drawn, told, stub }) => {
+                Either::Here(KeyReceipt { receipt: self.limiter.commit(self.print, drawn), told, stub })
             }
             Either::InLine((limiter, plan, decision)) => {
                 let receipt = limiter.commit(plan);
+                self.limiter.store.shard(self.print).count_elsewhere(true);
                 Either::InLine((limiter, receipt, decision))
             }
             Either::Met => Either::Met,
@@ -220,25 +226,31 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
         }
     }
 
-    fn admitted(&self, receipt: &Self::Receipt) {
-        let (decision, is_counted) = match receipt {
-            Either::Here(KeyReceipt { receipt, decision, .. }) => (decision, receipt.is_some()),
-            Either::InLine((_, _, decision)) => (decision, false),
-            Either::Met => return,
-        };
-        if !is_counted {
-            self.limiter.store.shard(self.print).count_elsewhere(true);
-        }
-        self.limiter.tell(self.key, decision);
+    fn is_watched(&self) -> bool {
+        self.limiter.store.watch.is_some()
     }
 
-    fn refused(&self, plan: &Self::Plan, patience: Duration) {
-        let (decision, lacks_room) = match plan {
-            Either::Here(KeyPlan { drawn, decision, .. }) => (decision, drawn.lacks_room),
-            Either::InLine((_, _, decision)) => (decision, false),
-            Either::Met => return,
+    fn admitted(&self, receipt: &Self::Receipt) {
+        let told = match receipt {
+            Either::Here(KeyReceipt { told, .. }) => told.as_ref(),
+            Either::InLine((_, _, decision)) => Some(decision),
+            Either::Met => None,
         };
-        if would_refuse(decision, patience) {
+        if let Some(decision) = told {
+            self.limiter.tell(self.key, decision);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refused(&self, plan: &Self::Plan, patience: Duration) {
+        let refusal = match plan {
+            Either::Here(KeyPlan { drawn, .. }) => drawn.refusal(),
+            Either::InLine((_, _, decision)) => Some((&**decision, false)),
+            Either::Met => None,
+        };
+        let refusal = refusal.filter(|(decision, _)| would_refuse(decision, patience));
+        if let Some((decision, lacks_room)) = refusal {
             self.limiter.store.shard(self.print).refused_elsewhere(lacks_room);
             self.limiter.tell(self.key, decision);
         }
@@ -251,7 +263,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
             Either::Met => return,
         };
         let Stub { which, share, cost, is_postponed } = stub;
-        let (actual, now) = (how.cost(which, share, cost), self.limiter.now());
+        let actual = how.cost(which, share, cost);
+        if actual == cost {
+            return; // most are, and need not know the time
+        }
+        let now = self.limiter.now();
         match receipt {
             Some(receipt) if actual < cost => {
                 let is_early = is_postponed && self.limiter.tick(now) < receipt.claim.act;
@@ -263,7 +279,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> Part for KeyOf<'_, K, A, C> {
             _ if actual > cost && (receipt.is_some() || cost == 0) => {
                 self.limiter.charge_at(self.key, actual - cost, now);
             }
-            _ => {} // nothing to put right, or nothing is counted because nothing is limited
+            _ => {} // nothing is counted because nothing is limited
         }
     }
 
@@ -377,6 +393,7 @@ impl<Q: Borrow<K> + Clone, K: Hash + ?Sized, A: Held, C: Clock> Part for OwnedKe
         quick_let_go(quick: &Self::Quick);
         quick_commit(quick: &Self::Quick);
         promised();
+        is_watched() -> bool;
         admitted(receipt: &Self::Receipt);
         refused(plan: &Self::Plan, patience: Duration);
         settle(receipt: Self::Receipt, how: &mut Settling<'_>);
@@ -493,10 +510,11 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     }
 
     fn commit(&self, print: u64, drawn: Drawn<A>) -> Option<Receipt> {
+        let mut shard = self.store.shard(print);
         if !drawn.takes() {
+            shard.count_elsewhere(true);
             return None;
         }
-        let mut shard = self.store.shard(print);
         let receipt = shard.commit(&self.store.common, print, drawn);
         shard.let_go(print);
         receipt

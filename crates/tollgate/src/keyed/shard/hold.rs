@@ -13,19 +13,34 @@ pub(crate) struct Drawn<A: Algorithm> {
     generation: u64,
     /// The state that was found; `None` if the key is new.
     before: Option<A::State>,
-    /// The state to write, and the claim; `None` if nothing is taken.
-    after: Option<(A::State, Claim)>,
-    /// When the key will be idle, if it is taken.
-    idle_at: Tick,
+    after: After<A::State>,
     /// When it was asked, which may be before the moment it is for.
     now: Tick,
-    /// Whether it is refused because the store is full.
-    pub(crate) lacks_room: bool,
+}
+
+/// What comes of it. In one, so that a plan is no larger than it must be: it is copied more than once.
+#[derive(Debug)]
+enum After<S> {
+    /// The state to write, the claim, and when the key will be idle then.
+    Taken(S, Claim, Tick),
+    /// Nothing is taken.
+    Nothing,
+    /// It is refused; whether because the store is full.
+    Refused(Decision, bool),
 }
 
 impl<A: Algorithm> Drawn<A> {
     pub(crate) fn takes(&self) -> bool {
-        self.after.is_some()
+        matches!(self.after, After::Taken(..))
+    }
+
+    /// The refusal, if it is one, and whether that is because the store is full.
+    pub(crate) fn refusal(&self) -> Option<(&Decision, bool)> {
+        if let After::Refused(decision, lacks_room) = &self.after {
+            Some((decision, *lacks_room))
+        } else {
+            None
+        }
     }
 }
 
@@ -91,13 +106,17 @@ impl<A: Algorithm> Shard<A> {
         let said = full
             .map_or(decision, |full| full.said(now, cost, |then| decide(&algorithm, &state, then).decision));
         let before = known.map(|_| state.clone());
-        let after = change.map(|change| {
-            let claim = algorithm.claim(&change, cost, then + decision.delay());
-            algorithm.apply(&mut state, change);
-            (state, claim)
-        });
+        let after = match change {
+            _ if !said.is_admitted() => After::Refused(said, lacks_room),
+            None => After::Nothing,
+            Some(change) => {
+                let claim = algorithm.claim(&change, cost, then + decision.delay());
+                algorithm.apply(&mut state, change);
+                After::Taken(state, claim, idle_at)
+            }
+        };
         let (plan, generation) = (known.or(plan).unwrap_or(0), self.generation);
-        Some((said, Drawn { plan, generation, before, after, idle_at, now, lacks_room }))
+        Some((said, Drawn { plan, generation, before, after, now }))
     }
 
     /// Takes a key in hand, if its state is still the one that was found.
@@ -122,8 +141,10 @@ impl<A: Algorithm> Shard<A> {
 
     /// Writes what was drawn, of a key that is held.
     pub(crate) fn commit(&mut self, common: &Common<A>, print: u64, drawn: Drawn<A>) -> Option<Receipt> {
-        let Drawn { plan, before, after, idle_at, now, .. } = drawn;
-        let (state, claim) = after?;
+        let Drawn { plan, before, after, now, .. } = drawn;
+        let After::Taken(state, claim, idle_at) = after else {
+            return None;
+        };
         self.take_ahead(claim.act);
         let number = self.segments.number_of(print);
         if before.is_some() {
