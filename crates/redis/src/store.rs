@@ -150,7 +150,9 @@ impl RedisStore {
             Mode::Peek => {
                 draft.decided(&self.run_each(Todo::Peek, &draft, draft.is_alone).await?, draft.is_alone)
             }
-            Mode::Count => draft.decided(&self.run_each(Todo::Count, &draft, true).await?, true),
+            Mode::Count => {
+                draft.decided(&self.run_each(Todo::Count, &draft, draft.is_alone).await?, draft.is_alone)
+            }
             Mode::Charge => draft.standing(&self.run_each(Todo::Charge, &draft, false).await?),
             Mode::Refund => draft.standing(&self.run_each(Todo::Refund, &draft, false).await?),
             other => {
