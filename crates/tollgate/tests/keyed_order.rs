@@ -489,3 +489,24 @@ fn a_look_does_not_take_the_room_that_a_call_would_have_had() {
     }
     assert_eq!(with, without, "admitted with and without a look before");
 }
+
+/// In a small store too: whoever has something left is forgotten before anybody who has used all.
+#[test]
+fn nobody_who_used_all_goes_before_somebody_who_did_not() {
+    for (cap, round) in
+        [1, 2, 3, 8, 40, 200].into_iter().flat_map(|cap| (0..20).map(move |round| (cap, round)))
+    {
+        let keyed = capped(cap, AtCap::Evict);
+        let exhausted = round * 1_000..round * 1_000 + cap as u64 - 1;
+        assert!(
+            exhausted.clone().all(|key| keyed.allow_n(&key, 4)),
+            "there is room for all but one of {cap}"
+        );
+        for new in 500..520 {
+            assert!(keyed.allow(&(round * 1_000 + new)), "another one has three left, and goes");
+        }
+        assert_eq!(keyed.len(), cap);
+        let again = exhausted.filter(|key| keyed.allow(key)).count();
+        assert_eq!(again, 0, "of those who used all, with room for {cap}, in round {round}");
+    }
+}

@@ -204,13 +204,13 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         let store = Store {
             seed,
             shards: (0..1 << bits).map(|_| Padded(Light::new(Shard::new(&common, quota)))).collect(),
-            shift: 64 - bits,
+            shift: 63 - bits,
             common,
             quota_of,
             watch,
             rest: Mutex::new(Rest { quota, algorithm, overflow: A::State::default() }),
             saving: Mutex::new(()),
-            lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue, name, 64 - bits),
+            lines: Lines::new(timer.unwrap_or_else(|| clock.timer()), longest_queue, name, u64::MAX >> bits),
             closed: AtomicBool::new(false),
             watchers: Arc::new(Watchers::default()),
             name,
@@ -228,12 +228,13 @@ impl<K: ?Sized> Clone for Options<K> {
     }
 }
 
-/// Enough shards that threads seldom meet, but with a bound not so many that some would be empty; two at least.
+/// Enough shards that threads seldom meet, but with a bound not so many that some would be empty, or have few to choose from when
+/// somebody must go.
 fn shard_bits(max_keys: u64, max_bytes: u64) -> u32 {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let wanted = (threads * SHARDS_PER_THREAD).clamp(64, 4_096).ilog2();
     let most = max_keys.min(max_bytes / 64) / KEYS_PER_SHARD;
-    wanted.min(most.max(2).ilog2())
+    wanted.min(most.max(1).ilog2())
 }
 
 const SHARDS_PER_THREAD: u64 = 32;

@@ -13,8 +13,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub enum AtCap {
     /// The key that has used the least of its quota is forgotten, one that has used all of it last. An abuser is
     /// remembered; somebody else may start afresh once. Every such eviction is [counted](super::Stats::evicted). Who goes is chosen
-    /// among the keys that lie in the same part of the table: with room for less than some hundred keys there may be few of those,
-    /// and one that has used all may go before one elsewhere that has not.
+    /// among the keys that lie in the same part of the table, some hundred: all of them, in a store for less than 256.
     #[default]
     Evict,
     /// New keys are refused until others are idle. They are told the first moment at which one of those in the same part of the table

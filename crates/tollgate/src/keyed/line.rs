@@ -31,8 +31,8 @@ use crate::watch::Watchers;
 pub(crate) struct Lines<A: Held, C: Clock> {
     /// In order, so that those of a shard lie together.
     by_print: Mutex<BTreeMap<u64, Line<A, C>>>,
-    /// Leaves the bits of a fingerprint that choose the shard.
-    shift: u32,
+    /// The bits of a fingerprint that do not choose the shard.
+    low_bits: u64,
     timer: Arc<dyn Timer>,
     longest_queue: usize,
     /// That of the limiter of them all.
@@ -59,9 +59,14 @@ impl<A: Held, C: Clock> Lines<A, C> {
     /// What a line takes in memory.
     pub(crate) const BYTES: usize = Shared::<A, C>::BYTES + size_of::<(u64, Line<A, C>)>();
 
-    pub(crate) fn new(timer: Arc<dyn Timer>, longest_queue: usize, name: Option<Name>, shift: u32) -> Self {
+    pub(crate) fn new(
+        timer: Arc<dyn Timer>,
+        longest_queue: usize,
+        name: Option<Name>,
+        low_bits: u64,
+    ) -> Self {
         let (by_print, pinned) = (Mutex::default(), AtomicBool::new(false));
-        Self { by_print, shift, timer, longest_queue, name, pinned }
+        Self { by_print, low_bits, timer, longest_queue, name, pinned }
     }
 
     /// What wakes those who wait.
@@ -122,8 +127,7 @@ impl<A: Held, C: Clock> Lines<A, C> {
 
     /// The key in line that comes after `last` among those of a key's shard; after the last one, the first.
     fn next_of_shard(&self, lines: &BTreeMap<u64, Line<A, C>>, print: u64, last: u64) -> Option<u64> {
-        let first = print >> self.shift << self.shift;
-        let end = first | ((1 << self.shift) - 1);
+        let (first, end) = (print & !self.low_bits, print | self.low_bits);
         let next = lines.range((Bound::Excluded(last.clamp(first, end)), Bound::Included(end))).next();
         next.or_else(|| lines.range(first..=end).next()).map(|(other, _)| *other)
     }

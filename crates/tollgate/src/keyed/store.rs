@@ -25,7 +25,7 @@ pub(super) struct Store<K: ?Sized, A: Held, C: Clock> {
     pub(super) seed: Seed,
     pub(super) clock: Shifted<C>,
     pub(super) shards: Box<[Padded<A>]>,
-    /// Leaves the bits of a fingerprint that choose the shard.
+    /// Leaves the bits of a fingerprint that choose the shard, after a shift by one: all 64 may have to go, where there is one shard.
     pub(super) shift: u32,
     pub(super) common: Common<A>,
     pub(super) quota_of: Option<QuotaOf<K>>,
@@ -67,7 +67,7 @@ const LINES_PER_SWEEP: usize = 64;
 impl<K: ?Sized, A: Held, C: Clock> Store<K, A, C> {
     #[inline]
     pub(super) fn shard(&self, print: u64) -> LightGuard<'_, Shard<A>> {
-        self.shards[(print >> self.shift) as usize].0.lock()
+        self.shards[(print >> 1 >> self.shift) as usize].0.lock()
     }
 
     /// The shard of a key that nobody has in hand.
