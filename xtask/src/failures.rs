@@ -18,7 +18,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     // What an earlier run left says nothing about this one.
     let _ = fs::remove_dir_all(&rows);
     run::run(&mut command(
-        "cargo test -p tollgate-redis --test failures -- --test-threads 1 --skip the_page",
+        "cargo test -p tollgate-redis --test it failures:: -- --test-threads 1 --skip the_page",
     ))?;
     let written = page(&rows).and_then(|page| fs::write(root().join(PAGE), page));
     written.map_err(|error| Failure::Step(format!("{PAGE} could not be written: {error}")))

@@ -1,0 +1,269 @@
+//! Several `tollgate serve` that share one Redis, and what they do without it.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::support::{Service, policy, run, until};
+use serde_json::{Value, json};
+use tollgate::{Clock, MonotonicClock};
+use tollgate_testkit::{Redis, RedisCluster, free_port};
+
+/// Nothing comes back while a test runs, and each limit has its own way when the store is away.
+const LIMITS: &str = "\
+[limit.shared]\nkey = \"user\"\nrate = \"100/d\"\n\n\
+[limit.open]\nkey = \"open\"\nrate = \"1/d\"\nif_store_fails = \"allow\"\n\n\
+[limit.closed]\nkey = \"closed\"\nrate = \"50/d\"\nif_store_fails = \"deny\"\n";
+
+/// One of a fleet. It waits for Redis longer than it would: a machine with other things to do may be slow.
+fn serve(policy: &Path, url: &str) -> Service {
+    Service::start(&["--policy", policy.to_str().unwrap(), "--store", url, "--redis-timeout=10s"])
+}
+
+/// What a check is answered: the status and the JSON.
+fn check(service: &Service, body: &Value) -> (u16, Value) {
+    let (status, text) = crate::support::ask(service.http, "POST", "/v1/check", &body.to_string());
+    (status, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+}
+
+/// The status, and who decided.
+fn ask(service: &Service, field: &str, who: &str) -> (u16, String) {
+    let (status, answer) = check(service, &json!({"descriptor": {field: who}}));
+    let basis = answer["limits"][0]["basis"].as_str().expect("a limit applies").to_owned();
+    assert_eq!(answer["degraded"], basis != "store", "{answer}");
+    (status, basis)
+}
+
+/// What is left of a limit, as a service sees it.
+fn left(service: &Service, user: &str) -> u64 {
+    let (_, answer) = check(service, &json!({"descriptor": {"user": user}, "mode": "peek", "cost": 0}));
+    answer["remaining"].as_u64().unwrap_or_else(|| panic!("{answer}"))
+}
+
+fn metric(service: &Service, name: &str) -> u64 {
+    let text = service.get("/metrics");
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+    value.unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+fn by_store() -> (u16, String) {
+    (200, "store".to_owned())
+}
+
+#[test]
+fn two_services_admit_exactly_the_limit_between_them() {
+    let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
+    let services = [serve(&path, &redis.url()), serve(&path, &redis.url())];
+    let admitted: Vec<u32> = thread::scope(|scope| {
+        let hammer = |service| {
+            let (mut admitted, mut refused) = (0, 0);
+            while refused < 10 {
+                match ask(service, "user", "ann") {
+                    (200, basis) if basis == "store" => admitted += 1,
+                    (429, basis) if basis == "store" => refused += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+            admitted
+        };
+        let threads = services.each_ref().map(|service| [0, 1].map(|_| scope.spawn(move || hammer(service))));
+        threads.into_iter().flatten().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(admitted.iter().sum::<u32>(), 100, "{admitted:?}");
+    assert_eq!(left(&services[0], "bob"), 100);
+    // Over the other protocol, from the same counters.
+    let refused = services[1].redis("TG.CHECK user ann");
+    assert!(
+        refused.contains("$7\r\nallowed\r\n:0\r\n") && refused.contains("$8\r\ndegraded\r\n:0\r\n"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_is_held_settled_given_back_and_reset_by_one_is_seen_by_the_other() {
+    let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
+    let [one, two] = [serve(&path, &redis.url()), serve(&path, &redis.url())];
+    let ann = |more: Value| {
+        let mut body = json!({"descriptor": {"user": "ann"}});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let (status, held) = check(&one, &ann(json!({"cost": 60, "hold": "1min"})));
+    assert_eq!((status, left(&two, "ann")), (200, 40), "{held}");
+    let settled = crate::support::ask(
+        one.http,
+        "POST",
+        "/v1/settle",
+        &json!({"id": held["id"], "actual": 15}).to_string(),
+    );
+    assert_eq!((settled.0, left(&two, "ann")), (200, 85), "{settled:?}");
+    assert_eq!(check(&two, &ann(json!({"cost": 5, "mode": "refund"}))).0, 200);
+    assert_eq!(left(&one, "ann"), 90);
+    assert_eq!(check(&one, &ann(json!({"cost": 30, "mode": "charge"}))).0, 200);
+    assert_eq!(left(&two, "ann"), 60);
+    assert_eq!(check(&two, &ann(json!({"cost": 61}))).0, 429);
+    assert_eq!(crate::support::ask(two.admin, "POST", "/v1/reset", &ann(json!({})).to_string()).0, 200);
+    assert_eq!(left(&one, "ann"), 100);
+    let top: Value = serde_json::from_str(&two.get("/v1/keys/top?by=denied")).unwrap();
+    assert_eq!(top["keys"][0]["key"], "ann", "{top}");
+    until("both know of each other", || [&one, &two].iter().all(|it| metric(it, "tollgate_nodes") == 2));
+    assert_eq!(metric(&one, "tollgate_backend_up"), 1);
+}
+
+#[test]
+fn when_redis_is_killed_every_limit_has_its_way_and_when_it_is_back_all_is_exact() {
+    let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
+    let (port, url) = (redis.port(), redis.url());
+    let [one, two] = [serve(&path, &url), serve(&path, &url)];
+    until("both know of each other", || [&one, &two].iter().all(|it| metric(it, "tollgate_nodes") == 2));
+    assert_eq!(ask(&one, "user", "ann"), by_store());
+    drop(redis);
+    assert_eq!(ask(&one, "open", "x"), (200, "open".to_owned()));
+    assert_eq!(ask(&one, "open", "x"), (200, "open".to_owned()));
+    assert_eq!(ask(&one, "closed", "x"), (429, "closed".to_owned()));
+    // Each has half of it.
+    for service in [&one, &two] {
+        let shares = (0..60).filter(|_| ask(service, "user", "ann") == (200, "local".to_owned()));
+        assert_eq!(shares.count(), 50);
+    }
+    let marked = one.redis("TG.CHECK open x");
+    assert!(marked.contains("$8\r\ndegraded\r\n:1\r\n"), "{marked}");
+    let counted = |outcome: &str| {
+        metric(
+            &one,
+            &format!("tollgate_decisions_total{{domain=\"default\",rule=\"shared\",outcome=\"{outcome}\"}}"),
+        )
+    };
+    assert_eq!((counted("error_local_allowed"), counted("error_local_denied")), (50, 10));
+    assert_eq!((metric(&one, "tollgate_backend_up"), metric(&one, "tollgate_nodes")), (0, 2));
+    let log = one.log();
+    let told = log.matches("the store cannot tell: every limit decides by its if_store_fails").count();
+    assert!((1..30).contains(&told), "some seventy decisions, told once a second: {log}");
+
+    let (_redis, clock) = (Redis::start_on(port, &[]), MonotonicClock::new());
+    let back = clock.now();
+    until("it is asked again", || ask(&one, "user", "ann") == by_store());
+    // A second is what is promised; a machine with other things to do is given some more.
+    let took = clock.now().since(back);
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    until("the other, too", || ask(&two, "user", "ann") == by_store());
+    let rest = left(&one, "ann");
+    assert_eq!((ask(&two, "user", "ann"), left(&one, "ann")), (by_store(), rest - 1), "one counter again");
+}
+
+#[test]
+fn while_redis_does_not_move_nobody_waits_for_long() {
+    let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
+    let service = Service::start(&["--policy", path.to_str().unwrap(), "--store", &redis.url()]);
+    until("it is asked", || ask(&service, "user", "ann") == by_store());
+    let signal = |name: &str| {
+        let told = Command::new("kill").args([name, &redis.process().to_string()]).status();
+        assert!(told.unwrap().success());
+    };
+    signal("-STOP");
+    let clock = MonotonicClock::new();
+    let begin = clock.now();
+    for _ in 0..40 {
+        assert_eq!(ask(&service, "user", "ann"), (200, "local".to_owned()));
+    }
+    // Five of them wait for 25 ms each, and some probes. If each waited it would be a second, and for an answer forever.
+    let took = clock.now().since(begin);
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    signal("-CONT");
+    until("it is asked again", || ask(&service, "user", "ann") == by_store());
+}
+
+#[test]
+fn it_starts_without_redis_and_finds_it_when_it_comes() {
+    let ((_keep, path), port) = (policy(LIMITS), free_port());
+    let service = serve(&path, &format!("redis://:secret@127.0.0.1:{port}"));
+    let log = service.log();
+    assert!(
+        log.contains("redis is not there yet") && log.contains(&format!("redis://…@127.0.0.1:{port}")),
+        "{log}"
+    );
+    assert!(!log.contains("secret"), "{log}");
+    assert_eq!(ask(&service, "user", "ann"), (200, "local".to_owned()));
+    let _redis = Redis::start_on(port, &["--requirepass", "secret"]);
+    until("it is found", || ask(&service, "user", "bob") == by_store());
+    assert_eq!(left(&service, "ann"), 100, "what was decided without it is not counted there");
+}
+
+#[test]
+fn redis_is_spoken_to_in_secret_if_it_can_be_trusted() {
+    let (folder, (_keep, path)) = (tempfile::tempdir().unwrap(), policy(LIMITS));
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (certificate, key) =
+        (file("cert.pem", pair.cert.pem()), file("key.pem", pair.signing_key.serialize_pem()));
+    let port = free_port().to_string();
+    let settings = [
+        ["--tls-port", &port],
+        ["--tls-cert-file", &certificate],
+        ["--tls-key-file", &key],
+        ["--tls-auth-clients", "no"],
+    ];
+    let _redis = Redis::start_with(settings.as_flattened());
+    let serve = |trusted: &str| {
+        let mut command = crate::support::tollgate();
+        command.args(["serve", "--http-address=127.0.0.1:0", "--redis-timeout=10s"]);
+        command.args(["--resp-address=none", "--grpc-address=none", "--admin-address=none"]);
+        command.arg("--policy").arg(&path).args(["--store", &format!("rediss://localhost:{port}")]);
+        Service::of(command.env("SSL_CERT_FILE", trusted))
+    };
+    assert_eq!(ask(&serve(&certificate), "user", "ann"), by_store());
+    let stranger = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
+    let service = serve(&file("other.pem", stranger));
+    assert_eq!(ask(&service, "user", "ann"), (200, "local".to_owned()));
+    assert!(service.log().contains("certificate"), "{}", service.log());
+}
+
+#[test]
+fn what_is_borrowed_is_shown_and_given_back_at_the_end() {
+    let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
+    let borrowing = |url: &str| {
+        let policy = path.to_str().unwrap();
+        Service::start(&["--policy", policy, "--store", url, "--redis-timeout=10s", "--redis-lease=20"])
+    };
+    let [one, two] = [borrowing(&redis.url()), borrowing(&redis.url())];
+    for _ in 0..30 {
+        assert_eq!(ask(&one, "user", "ann"), by_store());
+    }
+    until("both are counted", || metric(&one, "tollgate_lease_shortfall_tokens") == 40);
+    let spent = metric(&one, "tollgate_lease_ended_tokens_total{outcome=\"spent\"}");
+    assert!((1..30).contains(&spent), "the first at least asked for more: {spent}");
+    one.signal("TERM");
+    let (code, log) = one.end();
+    assert!(code == Some(0) && log.contains("what was borrowed has been given back"), "{log}");
+    let admitted = (0..100).filter(|_| ask(&two, "user", "ann").0 == 200).count();
+    assert_eq!(admitted, 70, "all that the other did not use, and no more");
+}
+
+#[test]
+fn a_cluster_serves_as_well() {
+    let (cluster, (_keep, path)) = (RedisCluster::start(3), policy(LIMITS));
+    let [one, two] = [serve(&path, &cluster.url()), serve(&path, &cluster.url())];
+    for user in ["ann", "bob", "cat", "dan"] {
+        assert_eq!(ask(&one, "user", user), by_store());
+        assert_eq!((ask(&two, "user", user), left(&one, user)), (by_store(), 98));
+    }
+}
+
+#[test]
+fn an_address_that_cannot_be_read_is_told_with_its_flag_and_without_its_password() {
+    for bad in ["redis://:secret@", "redis+sentinel://:secret@host:26379", "disk", "http://:secret@host"] {
+        let (code, out, err) = run(&["serve", "--store", bad]);
+        assert_eq!((code, out.as_str()), (2, ""), "{err}");
+        assert!(err.contains("--store: expected memory; or redis://host:6379, redis+sentinel://"), "{err}");
+        assert!(!err.contains("secret"), "{err}");
+    }
+    let (code, _, err) = run(&["serve", "--store=redis://127.0.0.1:1", "--snapshot-folder=here"]);
+    assert!(code == 2 && err.contains("--snapshot-folder is for the store in memory"), "{err}");
+    let (_, shown, _) = run(&["settings", "--store=redis://ann:secret@127.0.0.1:1"]);
+    assert!(shown.contains("store = \"redis://…@127.0.0.1:1\""), "{shown}");
+}
