@@ -22,15 +22,17 @@ pub(crate) fn run() -> Result<(), Failure> {
     // Clippy also checks that nothing newer than `rust-version` is used.
     let lints = "cargo clippy --workspace --all-targets --all-features -- -D warnings";
     report.step("lints", &mut command(lints))?;
-    report.step("tests", &mut command("cargo test --workspace --all-features"))?;
+    nextest()?;
+    let tests = "cargo nextest run --workspace --all-features";
+    report.step("tests", &mut command(tests))?;
     if works("valkey-server --version") {
-        let mut valkey = command("cargo test -p tollgate-redis --all-features");
+        // The whole workspace is named, so that nothing is built again with other features.
+        let mut valkey = command(&format!("{tests} --filterset package(tollgate-redis)"));
         report.step("tests with valkey", valkey.env("TOLLGATE_REDIS_SERVER", "valkey-server"))?;
     }
+    report.step("doc tests", &mut command("cargo test --workspace --all-features --doc"))?;
     let mut docs = command("cargo doc --workspace --no-deps --all-features");
     report.step("docs", docs.env("RUSTDOCFLAGS", "-D warnings"))?;
-    // Without debug assertions an overflow wraps silently: the answers must be right there too.
-    report.step("core without debug assertions", &mut command("cargo test -p tollgate-core --release"))?;
     loom(&mut report)?;
     dependency_rules(&mut report)?;
 
@@ -45,6 +47,15 @@ fn component(name: &str, probe: &str) -> Result<(), Failure> {
     }
     println!("{name} is not installed: adding it");
     run::run(&mut command(&format!("rustup component add {name}")))
+}
+
+/// Makes sure that nextest is there: it runs every test in a process of its own, the slowest first.
+fn nextest() -> Result<(), Failure> {
+    if works("cargo nextest --version") {
+        return Ok(());
+    }
+    println!("cargo-nextest is not installed: building it, which takes some minutes");
+    run::run(&mut command("cargo install --quiet --locked cargo-nextest"))
 }
 
 /// Makes sure that one of the system's packages is there: tests use real servers.
@@ -105,7 +116,7 @@ fn dependency_rules(report: &mut Report) -> Result<(), Failure> {
     let deny = tools.join("bin/cargo-deny");
     if !deny.exists() {
         println!("cargo-deny is not installed: building it, which takes some minutes");
-        run::run(command("cargo install --quiet --locked cargo-deny --root").arg(&tools))?;
+        run::run(command("cargo install --quiet --locked --debug cargo-deny --root").arg(&tools))?;
     }
     report.step("dependency rules", &mut command(&format!("{} {rules}", deny.display())))
 }

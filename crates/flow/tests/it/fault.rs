@@ -334,7 +334,7 @@ mod places {
 }
 
 mod reporting {
-    use super::log::logged;
+    use crate::log::logged;
     use super::*;
 
     #[test]
