@@ -52,7 +52,7 @@ use tollgate::store::Store;
 pub use api::HttpApi;
 pub use limits::HttpLimits;
 
-use crate::server::{Connection, Protocol};
+use crate::server::{Connection, Protocol, Timeouts};
 
 /// HTTP/JSON as a [`Protocol`]: HTTP/1.1 with keep-alive and pipelining, and HTTP/2 without TLS for those who begin with it.
 ///
@@ -83,6 +83,10 @@ impl<S: Store> Protocol<S> for HttpProtocol {
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(connection::serve(Arc::clone(&self.api), connection))
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        self.api.limited_to().timeouts()
     }
 
     fn full(&self) -> &'static [u8] {

@@ -64,7 +64,7 @@ pub use session::MAX_KEY_BYTES;
 
 use crate::access::Scopes;
 use crate::metrics::{Meter, Metrics};
-use crate::server::{Connection, Protocol};
+use crate::server::{Connection, Protocol, Timeouts};
 use connection::Talk;
 use patience::Patience;
 use session::Session;
@@ -156,11 +156,15 @@ impl<S: Store> Protocol<S> for Resp {
     }
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {
-        let Connection { stream, access, clerk, stop, vigil, .. } = connection;
+        let Connection { stream, access, clerk, stop, vigil, activity, .. } = connection;
         let session =
             Session::new(self.connections.fetch_add(1, Ordering::Relaxed) + 1, access.within(self.scopes));
         let meter = Arc::clone(&self.meter);
-        Box::pin(Talk::new(stream, clerk, session, meter, vigil, self.patience).serve(stop))
+        Box::pin(Talk::new(stream, clerk, session, meter, vigil, self.patience).serve(stop, activity))
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        Timeouts { read: self.patience.idle, write: self.patience.slow }
     }
 
     fn full(&self) -> &'static [u8] {

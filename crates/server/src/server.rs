@@ -4,6 +4,9 @@
 //! several threads takes. One more thread accepts connections and gives each to the worker that has the fewest.
 
 mod accept;
+mod activity;
+mod admission;
+pub(crate) mod body;
 mod stream;
 mod vigil;
 mod worker;
@@ -13,6 +16,7 @@ use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -21,13 +25,15 @@ use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 use tollgate::store::Store;
 
+pub use activity::{Activity, ResponseGuard, Timeouts};
+pub use admission::ConnectionLimits;
 pub use stream::Stream;
 pub use vigil::Vigil;
 
 use crate::access::{Access, Keyring, Keys};
 use crate::engine::{Clerk, Engine};
 use crate::tls::Tls;
-use accept::Acceptor;
+use accept::accept_all;
 use worker::Crew;
 
 /// A way of speaking with callers.
@@ -37,6 +43,9 @@ pub trait Protocol<S: Store>: Send + Sync + 'static {
 
     /// Serves a connection to its end. When it is told to [stop](Stop), it finishes what was asked and ends.
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>>;
+
+    /// How long its connections may make no progress.
+    fn timeouts(&self) -> Timeouts;
 
     /// What is said to a caller for whom there is no room, before the connection is closed.
     fn full(&self) -> &'static [u8];
@@ -55,6 +64,8 @@ pub struct Connection<S: Store> {
     pub clerk: Clerk<S>,
     /// When to end.
     pub stop: Stop,
+    /// Counts what the connection does.
+    pub activity: Rc<Activity>,
     /// Keeps the worker awake.
     pub vigil: Vigil,
 }
@@ -89,24 +100,24 @@ impl Stop {
 /// See the `tollgate` command: `serve`.
 pub struct Server<S: Store> {
     engine: Engine<S>,
-    doors: Vec<Door<S>>,
+    listeners: Vec<Listener<S>>,
     workers: usize,
-    max_connections: usize,
     keys: Keys,
 }
 
 /// A protocol, and where it is spoken.
-struct Door<S: Store> {
+struct Listener<S: Store> {
     listener: TcpListener,
     protocol: Arc<dyn Protocol<S>>,
     tls: Option<Arc<Tls>>,
+    limits: ConnectionLimits,
 }
 
 impl<S: Store> Server<S> {
     /// A server that listens nowhere yet, with a worker for each core.
     pub fn new(engine: Engine<S>) -> Self {
         let workers = thread::available_parallelism().map_or(1, usize::from);
-        Self { engine, doors: Vec::new(), workers, max_connections: 10_000, keys: Keys::new(Keyring::open()) }
+        Self { engine, listeners: Vec::new(), workers, keys: Keys::new(Keyring::open()) }
     }
 
     /// With so many workers; at least one.
@@ -115,24 +126,33 @@ impl<S: Store> Server<S> {
         Self { workers: workers.max(1), ..self }
     }
 
-    /// With at most so many connections at once, over all protocols.
-    #[must_use]
-    pub fn max_connections(self, connections: usize) -> Self {
-        Self { max_connections: connections, ..self }
-    }
-
     /// Where callers may do only what these say; without it, everybody may do everything.
     #[must_use]
     pub fn keys(self, keys: Keys) -> Self {
         Self { keys, ..self }
     }
 
-    /// Speaks a protocol on an address, over TLS if there is any. Port 0 lets the system choose; the address that it became.
+    /// Speaks a protocol on an address, over TLS if there is any, with the default [`ConnectionLimits`]. Returns the address,
+    /// which port 0 leaves to the system.
     ///
     /// # Errors
-    /// If nobody can listen there.
+    /// If the address cannot be listened on.
     pub fn listen(
         &mut self,
+        address: SocketAddr,
+        protocol: impl Protocol<S>,
+        tls: Option<Arc<Tls>>,
+    ) -> io::Result<SocketAddr> {
+        self.listen_with(ConnectionLimits::default(), address, protocol, tls)
+    }
+
+    /// [`listen`](Self::listen), with these limits.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on.
+    pub fn listen_with(
+        &mut self,
+        limits: ConnectionLimits,
         address: SocketAddr,
         protocol: impl Protocol<S>,
         tls: Option<Arc<Tls>>,
@@ -140,7 +160,7 @@ impl<S: Store> Server<S> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        self.doors.push(Door { listener, protocol: Arc::new(protocol), tls });
+        self.listeners.push(Listener { listener, protocol: Arc::new(protocol), tls, limits });
         Ok(address)
     }
 
@@ -150,10 +170,10 @@ impl<S: Store> Server<S> {
     /// If there can be no more threads.
     pub fn start(self) -> io::Result<Running> {
         let stop = CancellationToken::new();
-        let (lines, crew) = Crew::start(self.workers, &self.engine, &self.keys, &stop)?;
-        let acceptor = Acceptor::new(self.doors, lines, self.max_connections, stop.clone());
+        let (workers, crew) = Crew::start(self.workers, &self.engine, &self.keys, &stop)?;
+        let accept = accept_all(self.listeners, workers, stop.clone());
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let front = move || runtime.block_on(acceptor.run());
+        let front = move || runtime.block_on(accept);
         let front = thread::Builder::new().name("tollgate-accept".to_owned()).spawn(front)?;
         Ok(Running { stop, front, crew })
     }
@@ -188,7 +208,7 @@ impl Running {
 
 impl<S: Store> fmt::Debug for Server<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let protocols: Vec<_> = self.doors.iter().map(|door| door.protocol.name()).collect();
+        let protocols: Vec<_> = self.listeners.iter().map(|listener| listener.protocol.name()).collect();
         f.debug_struct("Server")
             .field("protocols", &protocols)
             .field("workers", &self.workers)

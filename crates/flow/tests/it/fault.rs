@@ -309,7 +309,7 @@ mod places {
         let one = late().map_err(Fault::from).unwrap_err();
         let other = std::hint::black_box(|| late().map_err(Fault::from).unwrap_err())();
         assert_ne!(one.place(), other.place());
-        assert!(format!("{one:?}").contains("/tests/fault.rs:"), "{one:?}");
+        assert!(format!("{one:?}").contains("/tests/it/fault.rs:"), "{one:?}");
     }
 
     #[test]

@@ -35,11 +35,12 @@ use super::watch::{Alarm, Phase, Watch};
 use super::watched::Watched;
 use crate::access::{Access, Scopes};
 use crate::engine::{Clerk, Engine};
-use crate::server::{Connection, Stop};
+use crate::server::body::{BodyBudget, GuardedBody};
+use crate::server::{Activity, Connection, Stop};
 
 /// Serves a connection to its end.
 pub(super) async fn serve<S: Store>(api: Arc<HttpApi>, connection: Connection<S>) {
-    let Connection { stream, access, clerk, stop, .. } = connection;
+    let Connection { stream, access, clerk, stop, activity, .. } = connection;
     let _connected = api.meter().connected();
     let watch = Watch::new();
     let _watcher = watch.start(*api.limited_to(), stop.clone());
@@ -49,7 +50,7 @@ pub(super) async fn serve<S: Store>(api: Arc<HttpApi>, connection: Connection<S>
         First::Late => return say_late(io).await,
         First::Known(Err(_)) | First::Over => return,
     };
-    let desk = Rc::new(Desk::new(api, access, clerk, stop, Rc::clone(&watch)));
+    let desk = Rc::new(Desk::new(api, access, clerk, stop, activity, Rc::clone(&watch)));
     if is_http2 {
         return serve_http2(io, &desk, &watch).await;
     }
@@ -131,15 +132,10 @@ async fn attend<C: Future>(
     shut_down: impl Fn(Pin<&mut C>),
     watch: &Watch,
 ) -> Ending {
-    let mut is_idle_twice = false;
     poll_fn(|context| {
         match watch.alarm(context) {
             None => {}
             Some(Alarm::Stop) => shut_down(connection.as_mut()),
-            Some(Alarm::Late(Phase::Idle)) if !is_idle_twice => {
-                is_idle_twice = true;
-                shut_down(connection.as_mut());
-            }
             Some(Alarm::Late(phase)) => return Poll::Ready(Ending::Late(phase)),
         }
         // What went wrong went wrong with the caller, who is told by the protocol if at all.
@@ -184,18 +180,31 @@ pub(super) struct Desk<S: Store> {
     /// Those who decide and have nothing to do. HTTP/2 may need several at once.
     clerks: RefCell<Vec<Clerk<S>>>,
     pub(super) stop: Stop,
+    pub(super) activity: Rc<Activity>,
+    bodies: BodyBudget,
     watch: Rc<Watch>,
     requests: Cell<usize>,
 }
 
 impl<S: Store> Desk<S> {
-    fn new(api: Arc<HttpApi>, access: Access, clerk: Clerk<S>, stop: Stop, watch: Rc<Watch>) -> Self {
+    fn new(
+        api: Arc<HttpApi>,
+        access: Access,
+        clerk: Clerk<S>,
+        stop: Stop,
+        activity: Rc<Activity>,
+        watch: Rc<Watch>,
+    ) -> Self {
         let (engine, clerks) = (clerk.engine().clone(), RefCell::new(vec![clerk]));
-        Self { api, access, engine, clerks, stop, watch, requests: Cell::new(0) }
+        let bodies = api.limited_to().body_budget();
+        Self { api, access, engine, clerks, stop, activity, bodies, watch, requests: Cell::new(0) }
     }
 
     /// Answers a request, whatever happens.
-    async fn serve(self: Rc<Self>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    async fn serve(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<GuardedBody<Full<Bytes>>>, Infallible> {
         let _busy = Busy::new(&self);
         let (head, body) = request.into_parts();
         let answer = match catch(self.answer(&head, body)).await {
@@ -208,7 +217,8 @@ impl<S: Store> Desk<S> {
         } else if self.stop.is_due() {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        Ok(answer.map(Full::new))
+        let guard = Some(self.activity.respond());
+        Ok(answer.map(|body| GuardedBody { body: Full::new(body), guard }))
     }
 
     async fn answer(&self, head: &Parts, body: Incoming) -> Result<Response<Bytes>, Refusal> {
@@ -237,9 +247,7 @@ impl<S: Store> Desk<S> {
     /// Reads what is refused anyway, where the answer could get lost otherwise.
     async fn discard(&self, head: &Parts, body: Incoming) {
         if head.version == Version::HTTP_2 {
-            let limits = self.api.limited_to();
-            let discarding = discard(body, limits.body_bytes);
-            let _ = Time::tokio().timeout(limits.body_timeout, discarding).await; // whoever is later than that is told all the same
+            discard(self.bodies.limit(body), self.api.limited_to().body_bytes).await;
         }
     }
 
@@ -255,8 +263,8 @@ impl<S: Store> Desk<S> {
     async fn receive(&self, head: &Parts, body: Incoming) -> Result<Bytes, Refusal> {
         let limits = self.api.limited_to();
         if head.version == Version::HTTP_2 {
-            let receiving = Time::tokio().timeout(limits.body_timeout, receive(body, limits.body_bytes));
-            return receiving.await.map_err(|_| late_body())?.map_err(|why| unreceived(why, limits));
+            let received = receive(self.bodies.limit(body), limits.body_bytes).await;
+            return received.map_err(|why| unreceived(why, limits));
         }
         self.watch.enter(Phase::Body);
         let mut receiving = std::pin::pin!(receive(body, limits.body_bytes));
@@ -277,6 +285,7 @@ fn unreceived(why: Unreceived, limits: &HttpLimits) -> Refusal {
                 format!("the body has more than {} bytes; send several smaller ones", limits.body_bytes);
             Refusal::last(StatusCode::PAYLOAD_TOO_LARGE, detail)
         }
+        Unreceived::TimedOut => late_body(),
         Unreceived::CutShort => Refusal::last(
             StatusCode::BAD_REQUEST,
             "the body ended before it was complete, or was not sent as HTTP says",

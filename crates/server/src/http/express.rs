@@ -154,17 +154,15 @@ impl<S: Store> Lane<'_, S> {
         .await
     }
 
-    /// Sends all answers, unless nobody takes them in time.
+    /// Sends all answers.
     async fn send(&mut self) -> io::Result<()> {
         if self.answers.is_empty() {
             return Ok(());
         }
-        let Self { io, watch, answers, .. } = self;
+        let Self { io, answers, .. } = self;
+        let _unfinished = self.desk.activity.respond();
         let mut sent = 0;
         poll_fn(|context| {
-            if let Some(Alarm::Late(_)) = watch.alarm(context) {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
             while sent < answers.len() {
                 match ready!(Pin::new(&mut **io).poll_write(context, &answers[sent..]))? {
                     0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::server::Timeouts;
+use crate::server::body::BodyBudget;
+
 /// How much a caller may send, and how slowly. What is beyond a limit is refused with an answer that names it.
 ///
 /// # Examples
@@ -32,20 +35,33 @@ pub struct HttpLimits {
     pub head_timeout: Duration,
     /// For a body after its head: 10 s. Slower is answered 408.
     pub body_timeout: Duration,
-    /// Without a request: 75 s. Then the connection is closed.
+    /// Without a byte from the peer: 75 s. Then the connection is closed.
     pub idle_timeout: Duration,
-    /// Without a caller taking any of its answer: 10 s. Then the connection is cut.
+    /// Without the peer taking a byte of a response, and for a response as a whole: 10 s. Then the connection is closed.
     pub write_timeout: Duration,
+    /// Bytes that the unfinished request bodies of an HTTP/2 connection hold together: 2 MiB. More wait until others are finished.
+    pub connection_body_bytes: usize,
     /// HTTP/2: requests at once on one connection: 256.
     pub streams: u32,
     /// HTTP/2: requests that were taken back and not noticed yet, and mistakes: 64 each. More end the connection.
     pub resets: usize,
 }
 
+impl HttpLimits {
+    pub(crate) const fn timeouts(&self) -> Timeouts {
+        Timeouts { read: self.idle_timeout, write: self.write_timeout }
+    }
+
+    pub(crate) fn body_budget(&self) -> BodyBudget {
+        BodyBudget::new(self.connection_body_bytes, self.body_bytes, self.body_timeout)
+    }
+}
+
 impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             body_bytes: 1024 * 1024,
+            connection_body_bytes: 2 * 1024 * 1024,
             header_bytes: 16 * 1024,
             headers: 64,
             checks: 1_000,

@@ -2,18 +2,40 @@
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
+
+use crate::server::body::BodyError;
 
 /// Why there is no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreceived {
     TooLarge,
+    /// It was not complete in time.
+    TimedOut,
     /// It ended before it was complete, or was not sent as HTTP says.
     CutShort,
 }
 
+impl From<hyper::Error> for Unreceived {
+    fn from(_: hyper::Error) -> Self {
+        Self::CutShort
+    }
+}
+
+impl From<BodyError> for Unreceived {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TimedOut => Self::TimedOut,
+            BodyError::Failed(_) => Self::CutShort,
+        }
+    }
+}
+
 /// All of a body, unless it has more than `most` bytes.
-pub(crate) async fn receive(mut body: Incoming, most: usize) -> Result<Bytes, Unreceived> {
+pub(crate) async fn receive<B>(mut body: B, most: usize) -> Result<Bytes, Unreceived>
+where
+    B: Body<Data = Bytes, Error: Into<Unreceived>> + Unpin,
+{
     if body.size_hint().lower() > most as u64 {
         return Err(Unreceived::TooLarge);
     }
@@ -32,7 +54,10 @@ pub(crate) async fn receive(mut body: Incoming, most: usize) -> Result<Bytes, Un
 
 /// Reads a body that nobody looks at, up to `most` bytes. Over HTTP/2 a caller who is answered before all of it was read is told to
 /// stop sending, upon which some forget the answer.
-pub(crate) async fn discard(mut body: Incoming, most: usize) {
+pub(crate) async fn discard<B>(mut body: B, most: usize)
+where
+    B: Body<Data = Bytes, Error: Into<Unreceived>> + Unpin,
+{
     let mut left = most;
     while !body.is_end_stream()
         && let Ok(Some(data)) = next(&mut body).await
@@ -74,9 +99,12 @@ impl Parts {
 }
 
 /// The next piece that has something in it.
-async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Unreceived> {
+async fn next<B>(body: &mut B) -> Result<Option<Bytes>, Unreceived>
+where
+    B: Body<Data = Bytes, Error: Into<Unreceived>> + Unpin,
+{
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(|_| Unreceived::CutShort)?.into_data()
+        if let Ok(data) = frame.map_err(Into::into)?.into_data()
             && !data.is_empty()
         {
             return Ok(Some(data));

@@ -1,8 +1,9 @@
-//! Who is too slow.
+//! Time-outs of heads and bodies over HTTP/1.
 //!
-//! A request must not pay for a timer. So a connection only notes what it waits for, and a task beside it looks from time to
-//! time whether that has changed. It looks more closely once a caller is caught in the middle of something: when nothing more
-//! is there to be read of a head or of a body, or an answer is not taken. A caller gets all of its time, and at most a quarter more.
+//! A request must not pay for a timer. So a connection only notes what it waits for, and a task beside it checks from time to
+//! time whether that has changed. It checks more closely once a request is incomplete: when nothing more of a head or of a body can be
+//! read. A time-out is enforced after its time and at most a quarter more. Idle connections and responses that are not taken are
+//! closed by the connection's [`Activity`](crate::server::Activity).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,8 +28,6 @@ pub(super) enum Phase {
     Body,
     /// Us.
     Busy,
-    /// Room for the answer.
-    Blocked,
 }
 
 /// What a connection should do about it.
@@ -44,7 +43,6 @@ pub(super) enum Alarm {
 #[derive(Debug)]
 pub(super) struct Watch {
     phase: Cell<Phase>,
-    is_blocked: Cell<bool>,
     /// Changes with every change of what is waited for.
     beat: Cell<u64>,
     /// The beat at which the watcher was called.
@@ -62,7 +60,6 @@ impl Watch {
     pub(super) fn new() -> Rc<Self> {
         Rc::new(Self {
             phase: Cell::new(Phase::Idle),
-            is_blocked: Cell::new(false),
             beat: Cell::new(1),
             called: Cell::new(0),
             call: Notify::new(),
@@ -112,17 +109,6 @@ impl Watch {
         }
     }
 
-    /// Whether what was said could be sent.
-    pub(super) fn could_write(&self, could: bool) {
-        if self.is_blocked.get() == could {
-            self.is_blocked.set(!could);
-            self.change();
-        }
-        if !could {
-            self.look_closely();
-        }
-    }
-
     /// Calls the watcher, once for each thing that is waited for.
     fn look_closely(&self) {
         if self.called.get() != self.beat.get() {
@@ -154,20 +140,15 @@ impl Watch {
         self.connection.borrow().wake_by_ref();
     }
 
-    fn waits_for(&self) -> Phase {
-        if self.is_blocked.get() { Phase::Blocked } else { self.phase.get() }
-    }
-
     /// Looks for ever.
     async fn look(&self, limits: &HttpLimits) {
         let time = Time::tokio();
         let mut looks = 0;
         loop {
-            let (seen, phase) = (self.beat.get(), self.waits_for());
+            let (seen, phase) = (self.beat.get(), self.phase.get());
             let patience = match phase {
                 Phase::Head => limits.head_timeout,
                 Phase::Body => limits.body_timeout,
-                Phase::Blocked => limits.write_timeout,
                 Phase::Idle | Phase::Busy => limits.idle_timeout,
             };
             let pause = (patience / LOOKS).max(Duration::from_millis(1));
@@ -176,7 +157,7 @@ impl Watch {
                 () = self.call.notified() => true,
             };
             looks = if was_called || seen != self.beat.get() { 0 } else { looks + 1 };
-            if looks >= LOOKS && phase != Phase::Busy {
+            if looks >= LOOKS && matches!(phase, Phase::Head | Phase::Body) {
                 looks = 0;
                 self.raise(Alarm::Late(phase));
             }

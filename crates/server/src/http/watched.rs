@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
@@ -20,12 +20,11 @@ pub(super) struct Watched {
     watch: Rc<Watch>,
     first: Vec<u8>,
     is_http2: bool,
-    is_write_pending: bool,
 }
 
 impl Watched {
     pub(super) fn new(stream: Stream, watch: Rc<Watch>) -> Self {
-        Self { stream, watch, first: Vec::new(), is_http2: false, is_write_pending: false }
+        Self { stream, watch, first: Vec::new(), is_http2: false }
     }
 
     /// What comes first when it is read from again.
@@ -78,10 +77,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         from: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write(context, from);
-        self.is_write_pending = poll.is_pending();
-        self.watch.could_write(poll.is_ready());
-        poll
+        Pin::new(&mut self.stream).poll_write(context, from)
     }
 
     fn poll_write_vectored(
@@ -89,10 +85,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         from: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write_vectored(context, from);
-        self.is_write_pending = poll.is_pending();
-        self.watch.could_write(poll.is_ready());
-        poll
+        Pin::new(&mut self.stream).poll_write_vectored(context, from)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -100,17 +93,10 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.stream).poll_flush(context);
-        self.watch.could_write(poll.is_ready() && !self.is_write_pending);
-        poll
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.as_mut().poll_flush(context))?;
-        let poll = Pin::new(&mut self.stream).poll_shutdown(context);
-        if poll.is_pending() {
-            self.watch.could_write(false);
-        }
-        poll
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

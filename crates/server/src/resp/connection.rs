@@ -6,6 +6,7 @@
 use std::future::{poll_fn, ready};
 use std::io;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use super::request::{Parsed, Parser};
 use super::session::{Next, Session};
 use crate::engine::Clerk;
 use crate::metrics::Meter;
-use crate::server::{Stop, Vigil};
+use crate::server::{Activity, Stop, Vigil};
 
 /// How much is read at once.
 const READ: usize = 16 * 1024;
@@ -78,7 +79,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
     ///
     /// # Cancel safety
     /// What was taken stays taken; answers that were not sent are lost.
-    pub(super) async fn serve(mut self, stop: Stop) {
+    pub(super) async fn serve(mut self, stop: Stop, activity: Rc<Activity>) {
         let _connected = self.meter.connected();
         let mut waiting = pin!(stop.wait());
         let mut watch = Watch::new(self.patience.idle);
@@ -95,6 +96,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
                 Event::End => return,
             }
             let next = self.answer_all().await;
+            if self.answered > 0 {
+                activity.answered();
+            }
             if next == Next::Command {
                 let_others_answer().await;
             }

@@ -1,86 +1,128 @@
-//! Letting callers in.
+//! Accepting connections.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tollgate::store::Store;
-use tollgate_flow::Time;
+use tollgate_flow::{Sleep, Time};
 
-use super::Door;
-use super::worker::{Arrival, Lines, Way};
+use super::Listener;
+use super::admission::Admission;
+use super::worker::{Accepted, Spoken, Workers};
 
-/// How long to wait when the system lets nobody in: it has no room for more, and may have soon.
+/// How long to wait when the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How often refused connections are logged at the most.
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Lets callers in at every door.
-pub(super) struct Acceptor<S: Store> {
-    doors: Vec<Door<S>>,
-    hall: Arc<Hall<S>>,
+/// Accepts connections on every listener until it is stopped.
+pub(super) async fn accept_all<S: Store>(
+    listeners: Vec<Listener<S>>,
+    workers: Workers<S>,
     stop: CancellationToken,
+) -> io::Result<()> {
+    let workers = Arc::new(workers);
+    let mut tasks = JoinSet::new();
+    for Listener { listener, protocol, tls, limits } in listeners {
+        let acceptor = Acceptor {
+            listener: TcpListener::from_std(listener)?,
+            admission: Admission::new(limits),
+            refusals: Refusals { protocol: protocol.name(), count: 0, pause: None },
+            spoken: Spoken { protocol, tls, first_request_timeout: limits.first_request_timeout },
+            workers: Arc::clone(&workers),
+        };
+        tasks.spawn(acceptor.run());
+    }
+    stop.cancelled().await;
+    Ok(())
 }
 
-/// What the doors share.
-struct Hall<S: Store> {
-    lines: Lines<S>,
-    places: Arc<Semaphore>,
+/// Accepts the connections of one listener.
+struct Acceptor<S: Store> {
+    listener: TcpListener,
+    admission: Admission,
+    refusals: Refusals,
+    spoken: Spoken<S>,
+    workers: Arc<Workers<S>>,
 }
 
 impl<S: Store> Acceptor<S> {
-    pub(super) fn new(doors: Vec<Door<S>>, lines: Lines<S>, most: usize, stop: CancellationToken) -> Self {
-        let places = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-        Self { doors, hall: Arc::new(Hall { lines, places }), stop }
-    }
-
-    /// Until it is told to stop.
-    pub(super) async fn run(self) -> io::Result<()> {
-        let mut doors = JoinSet::new();
-        for Door { listener, protocol, tls } in self.doors {
-            let listener = TcpListener::from_std(listener)?;
-            doors.spawn(Arc::clone(&self.hall).attend(listener, Way { protocol, tls }));
-        }
-        self.stop.cancelled().await;
-        Ok(())
-    }
-}
-
-impl<S: Store> Hall<S> {
-    async fn attend(self: Arc<Self>, listener: TcpListener, way: Way<S>) {
+    async fn run(mut self) {
         loop {
-            match listener.accept().await {
-                Ok((stream, peer)) => self.admit(stream, peer, &way),
-                Err(error) if is_callers_fault(&error) => {}
-                Err(error) => {
-                    tracing::warn!(protocol = way.protocol.name(), %error, "no connection can be accepted now");
-                    Time::tokio().sleep(PAUSE).await;
-                }
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, peer)) => self.admit(stream, peer),
+                    Err(error) if is_peers_fault(&error) => {}
+                    Err(error) => {
+                        self.refusals.note(&error);
+                        Time::tokio().sleep(PAUSE).await;
+                    }
+                },
+                () = self.refusals.due() => self.refusals.report(),
             }
         }
     }
 
-    fn admit(&self, stream: TcpStream, peer: SocketAddr, way: &Way<S>) {
-        let protocol = &way.protocol;
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            tracing::warn!(protocol = protocol.name(), %peer, "there are too many connections: one is refused");
-            if way.tls.is_none() {
-                let _ = stream.try_write(protocol.full()); // there is room for a line, if the caller is still there
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
+        let place = match self.admission.admit(peer.ip()) {
+            Ok(place) => place,
+            Err(refused) => {
+                self.refusals.note(&format_args!("{} ({peer})", refused.reason()));
+                if self.spoken.tls.is_none() {
+                    let _ = stream.try_write(self.spoken.protocol.full()); // the buffer of a new connection has room for a line
+                }
+                return;
             }
-            return;
         };
-        let _ = stream.set_nodelay(true); // which only a caller that is gone can keep from us
+        let _ = stream.set_nodelay(true); // fails only if the peer has gone
         if let Ok(stream) = stream.into_std() {
-            self.lines.send(Arrival { stream, peer, way: way.clone(), place });
+            self.workers.send(Accepted { stream, peer, spoken: self.spoken.clone(), place });
         }
     }
 }
 
-/// Whether the one connection is lost and others are not.
-fn is_callers_fault(error: &io::Error) -> bool {
+/// Logs refused connections: the first at once, then how many there were, once in a while.
+struct Refusals {
+    protocol: &'static str,
+    count: u64,
+    pause: Option<Sleep>,
+}
+
+impl Refusals {
+    fn note(&mut self, reason: &impl std::fmt::Display) {
+        if self.pause.is_some() {
+            self.count += 1;
+        } else {
+            tracing::warn!(protocol = self.protocol, %reason, "a connection was refused");
+            self.pause = Some(Time::tokio().sleep(LOG_EVERY));
+        }
+    }
+
+    /// Waits until the next line may be logged.
+    async fn due(&mut self) {
+        match &mut self.pause {
+            Some(pause) => pause.await,
+            None => pending().await,
+        }
+    }
+
+    fn report(&mut self) {
+        self.pause = (self.count > 0).then(|| Time::tokio().sleep(LOG_EVERY));
+        if self.count > 0 {
+            let (protocol, refused) = (self.protocol, std::mem::take(&mut self.count));
+            tracing::warn!(protocol, refused, "more connections were refused in the last ten seconds");
+        }
+    }
+}
+
+/// Whether only this one connection is lost.
+fn is_peers_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream as StdStream};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,58 +12,64 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{LocalSet, spawn_local};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tollgate::store::Store;
 use tollgate::{Clock, DefaultClock};
-use tollgate_flow::Time;
 use tollgate_flow::fault::catch;
 
+use super::activity::{Activity, Stalled};
+use super::admission::Place;
+use super::stream::Carrier;
 use super::{Connection, Protocol, Stop, Stream, Vigil};
 use crate::access::{Access, Keys};
 use crate::engine::Engine;
 use crate::tls::{Tls, client_names};
 
-/// A connection on its way to a worker.
-pub(super) struct Arrival<S: Store> {
+/// An accepted connection on its way to a worker.
+pub(super) struct Accepted<S: Store> {
     pub(super) stream: StdStream,
     pub(super) peer: SocketAddr,
-    pub(super) way: Way<S>,
-    /// Its place among all connections, until it ends.
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) spoken: Spoken<S>,
+    pub(super) place: Place,
 }
 
-/// What is spoken on a connection, and over what.
-pub(super) struct Way<S: Store> {
+/// What is spoken on a listener's connections.
+pub(super) struct Spoken<S: Store> {
     pub(super) protocol: Arc<dyn Protocol<S>>,
     pub(super) tls: Option<Arc<Tls>>,
+    pub(super) first_request_timeout: Duration,
 }
 
-impl<S: Store> Clone for Way<S> {
+impl<S: Store> Clone for Spoken<S> {
     fn clone(&self) -> Self {
-        Self { protocol: Arc::clone(&self.protocol), tls: self.tls.clone() }
+        let Self { protocol, tls, first_request_timeout } = self;
+        Self {
+            protocol: Arc::clone(protocol),
+            tls: tls.clone(),
+            first_request_timeout: *first_request_timeout,
+        }
     }
 }
 
-/// The ways to the workers.
-pub(super) struct Lines<S: Store>(Vec<Line<S>>);
+/// The channels to the workers.
+pub(super) struct Workers<S: Store>(Vec<Channel<S>>);
 
-/// The way to one worker. When it is gone, the worker ends with its last connection.
-struct Line<S: Store> {
-    arrivals: UnboundedSender<Arrival<S>>,
+/// The channel to one worker. When it is closed, the worker ends with its last connection.
+struct Channel<S: Store> {
+    accepted: UnboundedSender<Accepted<S>>,
     load: Arc<AtomicUsize>,
 }
 
-impl<S: Store> Lines<S> {
+impl<S: Store> Workers<S> {
     /// Hands a connection to the worker that has the fewest.
-    pub(super) fn send(&self, arrival: Arrival<S>) {
-        let line =
-            self.0.iter().min_by_key(|line| line.load.load(Ordering::Relaxed)).expect("there is a worker");
-        line.load.fetch_add(1, Ordering::Relaxed);
-        let _ = line.arrivals.send(arrival); // whose worker is gone, if it panicked: the connection is closed
+    pub(super) fn send(&self, accepted: Accepted<S>) {
+        let fewest = self.0.iter().min_by_key(|channel| channel.load.load(Ordering::Relaxed));
+        let channel = fewest.expect("there is a worker");
+        channel.load.fetch_add(1, Ordering::Relaxed);
+        let _ = channel.accepted.send(accepted); // fails if the worker panicked: the connection is closed
     }
 }
 
@@ -81,13 +88,13 @@ impl Crew {
         engine: &Engine<S>,
         keys: &Keys,
         stop: &CancellationToken,
-    ) -> io::Result<(Lines<S>, Self)> {
+    ) -> io::Result<(Workers<S>, Self)> {
         let (alive, end) = channel();
         let cut = CancellationToken::new();
         let mut crew = Self { threads: Vec::new(), loads: Vec::new(), end, cut: cut.clone() };
-        let mut lines = Vec::new();
+        let mut channels = Vec::new();
         for number in 0..count {
-            let (sender, arrivals) = unbounded_channel();
+            let (accepted, receiver) = unbounded_channel();
             let load = Arc::new(AtomicUsize::new(0));
             let worker = Worker {
                 engine: engine.clone(),
@@ -100,11 +107,11 @@ impl Crew {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let name = format!("tollgate-{number}");
             crew.threads
-                .push(thread::Builder::new().name(name).spawn(move || worker.run(&runtime, arrivals))?);
+                .push(thread::Builder::new().name(name).spawn(move || worker.run(&runtime, receiver))?);
             crew.loads.push(Arc::clone(&load));
-            lines.push(Line { arrivals: sender, load });
+            channels.push(Channel { accepted, load });
         }
-        Ok((Lines(lines), crew))
+        Ok((Workers(channels), crew))
     }
 
     /// How many connections there are.
@@ -112,7 +119,7 @@ impl Crew {
         self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
     }
 
-    /// Waits for the workers, whose [lines](Lines) are gone, and then cuts off what is left. How many that were.
+    /// Waits until the workers have ended, whose [channels](Workers) are closed, and cuts off connections that are left. Returns their number.
     pub(super) fn drain(self, patience: Duration) -> usize {
         let is_late = self.end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
         let left = if is_late { self.connections() } else { 0 };
@@ -145,68 +152,83 @@ struct Worker<S: Store> {
 }
 
 impl<S: Store> Worker<S> {
-    fn run(self, runtime: &Runtime, arrivals: UnboundedReceiver<Arrival<S>>) {
+    fn run(self, runtime: &Runtime, accepted: UnboundedReceiver<Accepted<S>>) {
         let tasks = LocalSet::new();
         let cut = self.cut.clone();
         tasks.block_on(runtime, async {
             tokio::select! {
-                () = self.serve_all(arrivals) => {}
+                () = self.serve_all(accepted) => {}
                 () = cut.cancelled() => {}
             }
         });
         drop(self.alive);
     }
 
-    async fn serve_all(&self, mut arrivals: UnboundedReceiver<Arrival<S>>) {
+    async fn serve_all(&self, mut accepted: UnboundedReceiver<Accepted<S>>) {
         let (connections, vigil, clock) = (TaskTracker::new(), Vigil::default(), DefaultClock::default());
         spawn_local(vigil.clone().keep(move || clock.now()));
-        while let Some(arrival) = arrivals.recv().await {
-            connections.spawn_local(self.serve(arrival, vigil.clone()));
+        while let Some(accepted) = accepted.recv().await {
+            connections.spawn_local(self.serve(accepted, vigil.clone()));
         }
         connections.close();
         connections.wait().await;
     }
 
-    /// Serves one connection. A mistake of ours ends this connection and no other.
-    fn serve(&self, arrival: Arrival<S>, vigil: Vigil) -> impl Future<Output = ()> + use<S> {
-        let Arrival { stream, peer, way, place } = arrival;
-        let place = Place { load: Arc::clone(&self.load), _among_all: place };
-        let (keys, clerk, stop) = (self.keys.clone(), self.engine.clerk(), self.stop.clone());
+    /// Serves one connection until it ends or makes no progress. A panic ends this connection and no other.
+    fn serve(&self, accepted: Accepted<S>, vigil: Vigil) -> impl Future<Output = ()> + use<S> {
+        let Accepted { stream, peer, spoken, place } = accepted;
+        let place = (place, Loaded(Arc::clone(&self.load)));
+        let (keys, clerk) = (self.keys.clone(), self.engine.clerk());
+        let stop = Stop { token: self.stop.token.child_token() };
         async move {
             let _place = place;
-            let (stream, certificate) = match open(stream, way.tls).await {
-                Ok(opened) => opened,
-                Err(error) => return tracing::debug!(%peer, %error, "a connection could not begin"),
+            let protocol = Arc::clone(&spoken.protocol);
+            let activity = Activity::new(protocol.timeouts());
+            let mut stalled = watch(&activity, spoken.first_request_timeout, stop.clone());
+            let serve = async {
+                let (carrier, certificate) = match open(stream, spoken.tls).await {
+                    Ok(opened) => opened,
+                    Err(error) => return tracing::debug!(%peer, %error, "a connection could not begin"),
+                };
+                let stream = Stream::new(carrier, Rc::clone(&activity));
+                let access = Access::new(keys, certificate);
+                let connection = Connection { stream, peer, access, clerk, stop, activity, vigil };
+                if let Err(fault) = catch(protocol.serve(connection)).await {
+                    fault.with("protocol", protocol.name()).report();
+                }
             };
-            let access = Access::new(keys, certificate);
-            let connection = Connection { stream, peer, access, clerk, stop, vigil };
-            if let Err(fault) = catch(way.protocol.serve(connection)).await {
-                fault.with("protocol", way.protocol.name()).report();
+            tokio::select! {
+                () = serve => {}
+                Ok(reason) = &mut stalled => {
+                    tracing::debug!(protocol = spoken.protocol.name(), %peer, %reason, "a connection was closed");
+                }
             }
         }
     }
 }
 
-/// How long a caller may take to shake hands.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Watches a connection from a task of its own, so that its timers cost nothing where requests are served.
+fn watch(activity: &Rc<Activity>, first_request: Duration, stop: Stop) -> AbortOnDropHandle<Stalled> {
+    let activity = Rc::clone(activity);
+    AbortOnDropHandle::new(spawn_local(async move {
+        activity.stalled(first_request, || stop.token.cancel()).await
+    }))
+}
 
-/// What is said on the connection, and the names on the certificate that the caller showed.
-async fn open(stream: StdStream, tls: Option<Arc<Tls>>) -> io::Result<(Stream, Option<Vec<String>>)> {
+/// The stream that carries a connection, and the names on the client's certificate.
+async fn open(stream: StdStream, tls: Option<Arc<Tls>>) -> io::Result<(Carrier, Option<Vec<String>>)> {
     let stream = TcpStream::from_std(stream)?;
-    let Some(tls) = tls else { return Ok((Stream::Plain(stream), None)) };
-    let stream = Time::tokio().timeout(HANDSHAKE, tls.accept(stream)).await.map_err(io::Error::other)??;
+    let Some(tls) = tls else { return Ok((Carrier::Plain(stream), None)) };
+    let stream = tls.accept(stream).await?;
     let certificate = client_names(&stream);
-    Ok((Stream::Tls(Box::new(stream)), certificate))
+    Ok((Carrier::Tls(Box::new(stream)), certificate))
 }
 
-/// A connection's place, which it leaves when it ends.
-struct Place {
-    load: Arc<AtomicUsize>,
-    _among_all: OwnedSemaphorePermit,
-}
+/// One of the connections of a worker, until it is dropped.
+struct Loaded(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for Loaded {
     fn drop(&mut self) {
-        self.load.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -9,6 +9,7 @@ use super::*;
 use crate::access::{Access, Keyring, Keys};
 use crate::engine::{Engine, Origin};
 use crate::metrics::Metrics;
+use crate::server::Timeouts;
 
 const PATIENCE: Patience = Patience { idle: Duration::from_secs(100), slow: Duration::from_secs(10) };
 /// What fits on the way to the other end.
@@ -22,7 +23,8 @@ async fn serve<T>(caller: impl AsyncFnOnce(DuplexStream, CancellationToken) -> T
     let ((ours, theirs), token) = (duplex(WIRE), CancellationToken::new());
     let talk =
         Talk::new(ours, engine.clerk(), session, Metrics::new().meter("resp"), Vigil::default(), PATIENCE);
-    tokio::join!(talk.serve(Stop::by(token.clone())), caller(theirs, token)).1
+    let activity = Activity::new(Timeouts { read: PATIENCE.idle, write: PATIENCE.slow });
+    tokio::join!(talk.serve(Stop::by(token.clone()), activity), caller(theirs, token)).1
 }
 
 async fn say(stream: &mut DuplexStream, words: &[u8]) {
