@@ -76,8 +76,7 @@ fn serve<S: tollgate::store::Store>(
 }
 
 fn server<S: tollgate::store::Store>(engine: &Engine<S>, guard: &Guard, settings: &Settings) -> Server<S> {
-    let server = Server::new(engine.clone()).max_connections(settings.max_connections.get());
-    let server = server.keys(guard.keys());
+    let server = Server::new(engine.clone()).keys(guard.keys());
     match settings.workers.get() {
         0 => server,
         workers => server.workers(workers),

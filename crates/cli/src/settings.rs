@@ -23,6 +23,7 @@ pub(crate) use store::{Address, Store};
 pub(crate) use table::*;
 pub(crate) use together::is_exposed;
 use tollgate_policy::did_you_mean;
+pub(crate) use value::Count;
 
 /// The one setting that a file cannot have: which file it is.
 pub(crate) const CONFIG: &str = "config";

@@ -30,7 +30,8 @@ pub use metrics::{Compat, Connected, Meter, Metrics};
 pub use reload::{PolicyPath, Reloader, read_policy};
 pub use rls::{RlsOptions, RlsProtocol};
 pub use server::{
-    Activity, Connection, ConnectionLimits, Protocol, ResponseGuard, Running, Server, Stop, Stream, Timeouts, Vigil,
+    Activity, Connection, ConnectionLimits, Protocol, ResponseGuard, Running, Server, Stop, Stream, Timeouts,
+    Vigil,
 };
 pub use snapshots::Snapshots;
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -5,7 +5,7 @@ use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tollgate_server::rls::messages::{Code, DescriptorStatus, RateLimitRequest, RateLimitResponse};
+use tollgate_server::rls::proto::{Code, DescriptorStatus, RateLimitRequest, RateLimitResponse};
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::server::{Grpc, NamedService, UnaryService};

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tollgate_server::rls::messages::{Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
+use tollgate_server::rls::proto::{Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
 use tonic::Request;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;

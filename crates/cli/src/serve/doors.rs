@@ -7,13 +7,13 @@ use tollgate::store::Store;
 use tollgate_flow::OrFault;
 use tollgate_server::resp::Resp;
 use tollgate_server::{
-    Compat, HttpApi, HttpLimits, HttpProtocol, Metrics, Protocol, RlsOptions, RlsProtocol, Scope, Scopes,
-    Server, Tls,
+    Compat, ConnectionLimits, HttpApi, HttpLimits, HttpProtocol, Metrics, Protocol, RlsOptions, RlsProtocol,
+    Scope, Scopes, Server, Tls,
 };
 
 use super::guard::Guard;
 use crate::failure::Failure;
-use crate::settings::{self, Http, Settings};
+use crate::settings::{self, Count, Http, Settings};
 
 /// What services need: all but what is for those who run it.
 pub(super) const FOR_SERVICES: Scopes = Scopes::of(&[Scope::Check, Scope::Settle]);
@@ -46,10 +46,16 @@ pub(super) fn open<S: Store>(
         .scopes(guard.scopes_at(resp.address))
         .idle_timeout(resp.idle_timeout)
         .slow_timeout(resp.slow_timeout);
-    let mut opening = Opening { server, tls: guard.tls(), doors: Vec::new() };
+    let rls = RlsProtocol::new(&metrics).options(envoy).limits(limits(http));
+    let rls = rls.health(grpc.health).reflection(grpc.reflection);
+    let mut opening =
+        Opening { server, tls: guard.tls(), limits: connection_limits(settings), doors: Vec::new() };
     opening.listen("http", http.address, HttpProtocol::new(api(FOR_SERVICES).rls(envoy)))?;
-    opening.listen("grpc", grpc.address, RlsProtocol::new(&metrics).options(envoy))?;
+    opening.listen("grpc", grpc.address, rls)?;
     opening.listen("resp", resp.address, redis)?;
+    // Connections of its own: however many clients the others have, an administrator gets in.
+    opening.limits.total = admin.max_connections.get();
+    opening.limits.per_address = a_quarter_of(opening.limits.total);
     opening.listen("admin", admin.address, HttpProtocol::new(api(FOR_ADMINISTRATORS)))?;
     Ok(opening.doors)
 }
@@ -58,6 +64,7 @@ pub(super) fn open<S: Store>(
 struct Opening<'s, S: Store> {
     server: &'s mut Server<S>,
     tls: Option<Arc<Tls>>,
+    limits: ConnectionLimits,
     doors: Vec<Door>,
 }
 
@@ -69,7 +76,7 @@ impl<S: Store> Opening<'_, S> {
         protocol: impl Protocol<S>,
     ) -> Result<(), Failure> {
         let Some(address) = address else { return Ok(()) };
-        let listening = self.server.listen(address, protocol, self.tls.clone());
+        let listening = self.server.listen_with(self.limits, address, protocol, self.tls.clone());
         let failed = listening
             .as_ref()
             .err()
@@ -92,6 +99,7 @@ fn metrics(settings: &Settings) -> Metrics {
 fn limits(http: &Http) -> HttpLimits {
     let mut limits = HttpLimits::default();
     limits.body_bytes = http.body_bytes.bytes();
+    limits.connection_body_bytes = http.connection_body_bytes.bytes();
     limits.header_bytes = http.header_bytes.bytes();
     limits.headers = http.headers.get();
     limits.checks = http.checks.get();
@@ -104,6 +112,20 @@ fn limits(http: &Http) -> HttpLimits {
     limits
 }
 
+/// What one client address gets of a listener's connections, unless a setting says otherwise.
+fn a_quarter_of(connections: usize) -> usize {
+    connections.div_ceil(4)
+}
+
+fn connection_limits(settings: &Settings) -> ConnectionLimits {
+    let mut limits = ConnectionLimits::default();
+    limits.total = settings.max_connections.get();
+    let per_address = settings.max_connections_per_address.map(Count::get);
+    limits.per_address = per_address.unwrap_or(a_quarter_of(limits.total));
+    limits.first_request_timeout = settings.first_request_timeout;
+    limits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +135,6 @@ mod tests {
     fn the_defaults_are_those_of_the_library() {
         let settings = resolve(&Given::default()).unwrap().settings;
         assert_eq!(limits(&settings.http), HttpLimits::default());
+        assert_eq!(connection_limits(&settings), ConnectionLimits::default());
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     pub(crate) merge_domains: bool,
     pub(crate) workers: Count<0, 1024>,
     pub(crate) max_connections: Count<1, 1_000_000>,
+    pub(crate) max_connections_per_address: Option<Count<1, 1_000_000>>,
+    pub(crate) first_request_timeout: Duration,
     pub(crate) drain: Duration,
     pub(crate) store: Store,
     pub(crate) memory: Memory,
@@ -35,6 +37,7 @@ pub(crate) struct Settings {
 pub(crate) struct Http {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) body_bytes: Size,
+    pub(crate) connection_body_bytes: Size,
     pub(crate) header_bytes: Size,
     pub(crate) headers: Count<1, 10_000>,
     pub(crate) checks: Count<1, 100_000>,
@@ -55,6 +58,8 @@ pub(crate) struct Grpc {
     pub(crate) dynamic_metadata: bool,
     pub(crate) shadow_mode: bool,
     pub(crate) quota_mode: bool,
+    pub(crate) health: bool,
+    pub(crate) reflection: bool,
 }
 
 /// The protocol of Redis.
@@ -69,6 +74,7 @@ pub(crate) struct Resp {
 #[derive(Debug, Default)]
 pub(crate) struct Admin {
     pub(crate) address: Option<SocketAddr>,
+    pub(crate) max_connections: Count<1, 1_000_000>,
 }
 
 /// Where certificates are found.
@@ -140,9 +146,21 @@ fn service() -> Vec<Setting> {
             |to| &mut to.merge_domains,
         ),
         of("workers", "0", "Threads that serve connections; 0 is one for each core", |to| &mut to.workers),
-        of("max_connections", "10000", "Connections at once, over all protocols; more are refused", |to| {
+        of("max_connections", "10000", "Connections at once on each listener; more are refused", |to| {
             &mut to.max_connections
         }),
+        of(
+            "max_connections_per_address",
+            "none",
+            "Connections at once on each listener from one client address, or from one /64 network of IPv6; none is a quarter of max_connections",
+            |to| &mut to.max_connections_per_address,
+        ),
+        of(
+            "first_request_timeout",
+            "10s",
+            "How long a new connection may take until its first request is complete, on every listener",
+            |to| &mut to.first_request_timeout,
+        ),
         of("drain", "20s", "How long connections may take to end when it is told to stop", |to| {
             &mut to.drain
         }),
@@ -161,6 +179,12 @@ fn protocols() -> Vec<Setting> {
             &mut to.http.address
         }),
         of("http.body_bytes", "1MiB", "The largest body of a request", |to| &mut to.http.body_bytes),
+        of(
+            "http.connection_body_bytes",
+            "2MiB",
+            "How many bytes the unfinished request bodies of one HTTP/2 connection may hold together, gRPC included",
+            |to| &mut to.http.connection_body_bytes,
+        ),
         of("http.header_bytes", "16KiB", "The largest head of a request: its line and header fields", |to| {
             &mut to.http.header_bytes
         }),
@@ -176,13 +200,21 @@ fn protocols() -> Vec<Setting> {
         of("http.head_timeout", "10s", "How long the head of a request may take to come", |to| {
             &mut to.http.head_timeout
         }),
-        of("http.body_timeout", "10s", "How long its body may take to come", |to| &mut to.http.body_timeout),
-        of("http.idle_timeout", "75s", "How long a connection may be without a request", |to| {
-            &mut to.http.idle_timeout
+        of("http.body_timeout", "10s", "How long its body may take to come, over gRPC too", |to| {
+            &mut to.http.body_timeout
         }),
-        of("http.write_timeout", "10s", "How long a caller may take nothing of its answer", |to| {
-            &mut to.http.write_timeout
-        }),
+        of(
+            "http.idle_timeout",
+            "75s",
+            "How long a connection may be without a byte from the client, over gRPC too",
+            |to| &mut to.http.idle_timeout,
+        ),
+        of(
+            "http.write_timeout",
+            "10s",
+            "How long a client may take to receive a response, over gRPC too",
+            |to| &mut to.http.write_timeout,
+        ),
         of(
             "grpc.address",
             "127.0.0.1:8081",
@@ -213,6 +245,12 @@ fn protocols() -> Vec<Setting> {
             "Whether a call over gRPC and at /json is refused only if every limit that applies to it refuses",
             |to| &mut to.grpc.quota_mode,
         ),
+        of("grpc.health", "true", "Whether grpc.health.v1 is served, to any client", |to| {
+            &mut to.grpc.health
+        }),
+        of("grpc.reflection", "true", "Whether grpc.reflection is served, to clients that may check", |to| {
+            &mut to.grpc.reflection
+        }),
         of(
             "resp.address",
             "127.0.0.1:6380",
@@ -238,6 +276,12 @@ fn access() -> Vec<Setting> {
             "127.0.0.1:8082",
             "Where limits, keys, policy and metrics are shown, and keys reset, over HTTP; others can reach it only if they must prove who they are",
             |to| &mut to.admin.address,
+        ),
+        of(
+            "admin.max_connections",
+            "100",
+            "Connections at once on the admin listener, which max_connections does not count",
+            |to| &mut to.admin.max_connections,
         ),
         of(
             "tls.certificate",

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::support::grpc::Call;
 use crate::support::{Service, ask, policy, until};
-use tollgate_server::rls::messages::{Code, Unit};
+use tollgate_server::rls::proto::{Code, Unit};
 
 const WEB: &str = "domain: web
 descriptors:

@@ -334,8 +334,8 @@ mod places {
 }
 
 mod reporting {
-    use crate::log::logged;
     use super::*;
+    use crate::log::logged;
 
     #[test]
     fn the_log_has_the_full_record_on_one_line() {

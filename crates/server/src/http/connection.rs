@@ -218,7 +218,7 @@ impl<S: Store> Desk<S> {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let guard = Some(self.activity.respond());
-        Ok(answer.map(|body| GuardedBody { body: Full::new(body), guard }))
+        Ok(answer.map(|body| GuardedBody { body: Full::new(body), _guard: guard }))
     }
 
     async fn answer(&self, head: &Parts, body: Incoming) -> Result<Response<Bytes>, Refusal> {

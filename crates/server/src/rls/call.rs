@@ -8,7 +8,7 @@ use tollgate::store::Mode;
 use tollgate_policy::Field;
 use tonic::Status;
 
-use super::messages::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
+use super::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
 
 /// How many descriptors a call may have.
 pub(super) const MOST_DESCRIPTORS: usize = 100;
@@ -19,8 +19,6 @@ pub(super) const LONGEST_KEY: usize = 1024;
 /// How long a value may be, in bytes: longer than any header that Envoy lets in by default, since callers choose it. They
 /// must not be able to make a call that cannot be read, which Envoy would let pass.
 pub(super) const LONGEST_VALUE: usize = 64 * 1024;
-/// How long a message may be, in bytes.
-pub(super) const LARGEST_MESSAGE: usize = 1024 * 1024;
 
 /// A descriptor, understood.
 #[derive(Debug)]

@@ -1,63 +1,66 @@
 //! A connection that speaks gRPC.
 
-use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use http_body_util::combinators::MapErr;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tollgate::store::Store;
-use tollgate_flow::Time;
 use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::Service as _;
 
-use super::call::LARGEST_MESSAGE;
-use super::decide::{decide, lacking, may_ask};
+use super::RlsProtocol;
+use super::decide::lacking;
 use super::health::Health;
-use super::messages::{RateLimitRequest, RateLimitResponse};
+use super::proto::rate_limit_service_server::{RateLimitServiceServer, SERVICE_NAME};
 use super::reflection::Reflection;
-use super::unary::{self, Said};
-use super::{RlsOptions, RlsProtocol};
+use super::service::Service;
 use crate::access::{Access, Scope, Scopes};
-use crate::engine::{Clerk, Engine};
 use crate::http::receive::discard;
-use crate::metrics::Meter;
-use crate::server::{Connection, Stop};
+use crate::server::body::{BodyBudget, BodyError, GuardedBody, LimitedBody};
+use crate::server::{Activity, Connection};
 
-/// The one method.
-const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-
-/// How many calls of a connection may be under way. Envoy has one connection for each of its threads.
-const MOST_STREAMS: u32 = 1_000;
-/// How many of its calls a caller may take back before they were looked at; more of them end the connection.
-const MOST_RESETS: usize = 100;
-/// How many bytes the fields of a request may have.
+/// The largest message that is read, in bytes.
+pub(super) const LARGEST_MESSAGE: usize = 1024 * 1024;
+/// How many bytes stand before a message.
+const FRAME: usize = 5;
+/// How many bytes the header fields of a request may have.
 const LARGEST_HEAD: u32 = 16 * 1024;
-/// How often a silent caller is asked whether it is still there, and how long it may take to say so.
-const SILENCE: Duration = Duration::from_secs(60);
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How many bytes of responses wait for a slow peer on each stream.
+const SEND_BUFFER: usize = 64 * 1024;
 
 /// Serves a connection to its end.
 pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProtocol) {
-    let Connection { stream, clerk, access, stop, .. } = connection;
+    let Connection { stream, clerk, access, stop, activity, .. } = connection;
     let _connected = protocol.meter.connected();
-    let desk = Rc::new(Desk::new(clerk, access, stop.clone(), protocol));
-    let service = service_fn(move |request| Rc::clone(&desk).answer(request));
+    let limits = protocol.limits;
+    let bodies = BodyBudget::new(limits.connection_body_bytes, LARGEST_MESSAGE + FRAME, limits.body_timeout);
+    let RlsProtocol { options, meter, reflection, has_health, .. } = protocol;
+    let rls = RateLimitServiceServer::new(Service::new(clerk, options, meter));
+    let rls = rls.max_decoding_message_size(LARGEST_MESSAGE);
+    let health = has_health.then(|| Health::new(stop.clone()));
+    let routes = Rc::new(Routes { rls, health, reflection, access, activity, bodies });
+    let service = service_fn(move |request| Rc::clone(&routes).answer(request));
     let mut http = http2::Builder::new(Here);
     http.timer(TokioTimer::new())
-        .max_concurrent_streams(MOST_STREAMS)
-        .max_pending_accept_reset_streams(MOST_RESETS)
+        .max_concurrent_streams(limits.streams)
+        .max_pending_accept_reset_streams(limits.resets)
+        .max_local_error_reset_streams(limits.resets)
         .max_header_list_size(LARGEST_HEAD)
-        .keep_alive_interval(SILENCE)
-        .keep_alive_timeout(PATIENCE);
+        .max_send_buf_size(SEND_BUFFER)
+        // A peer that is there answers before the idle time-out.
+        .keep_alive_interval(limits.idle_timeout * 3 / 4)
+        .keep_alive_timeout(limits.idle_timeout / 4);
     let mut served = pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = served.as_mut() => ended,
@@ -81,81 +84,56 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for Here {
     }
 }
 
-/// What is asked. A call is moved about several times before it is decided, so it keeps little of the request that it was.
-enum Asked {
-    /// Whether a call is over any limit; by whom, and in which message.
-    Decision(Scopes, Incoming),
-    /// The same by somebody who may not ask.
-    Forbidden(Box<(Status, Incoming)>),
-    Other(Box<Request<Incoming>>),
-}
+/// The body of a request, as tonic reads it.
+pub(super) type RequestBody = MapErr<LimitedBody<Incoming>, fn(BodyError) -> Status>;
 
-/// Answers the calls of one connection.
-struct Desk<S: Store> {
-    engine: Engine<S>,
-    /// Those who have nothing to do. With a store in this process one is enough; others are busy while they wait for theirs.
-    clerks: RefCell<Vec<Clerk<S>>>,
-    time: Time,
+/// The services of one connection.
+struct Routes<S: Store> {
+    rls: RateLimitServiceServer<Service<S>>,
+    health: Option<Health>,
+    reflection: Option<Reflection>,
     access: Access,
-    stop: Stop,
-    options: RlsOptions,
-    meter: Arc<Meter>,
-    reflection: Reflection,
+    activity: Rc<Activity>,
+    bodies: BodyBudget,
 }
 
-impl<S: Store> Desk<S> {
-    fn new(clerk: Clerk<S>, access: Access, stop: Stop, protocol: RlsProtocol) -> Self {
-        let RlsProtocol { options, meter, reflection } = protocol;
-        let (engine, time) = (clerk.engine().clone(), clerk.engine().time().clone());
-        Self { engine, clerks: RefCell::new(vec![clerk]), time, access, stop, options, meter, reflection }
-    }
-
-    fn answer(
+impl<S: Store> Routes<S> {
+    async fn answer(
         self: Rc<Self>,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<Said>, Infallible>> {
-        let asked = match self.scopes(request.headers()) {
-            _ if request.uri().path() != SHOULD_RATE_LIMIT => Asked::Other(Box::new(request)),
-            Ok(scopes) => Asked::Decision(scopes, request.into_body()),
-            Err(status) => Asked::Forbidden(Box::new((status, request.into_body()))),
+    ) -> Result<Response<GuardedBody<Body>>, Infallible> {
+        let may_last = request.uri().path() == Health::WATCH;
+        let response = self.route(request.map(|body| self.bodies.limit(body))).await;
+        let guard = self.activity.respond();
+        Ok(response.map(|body| GuardedBody { body, _guard: (!may_last).then_some(guard) }))
+    }
+
+    async fn route(&self, mut request: Request<LimitedBody<Incoming>>) -> Response<Body> {
+        if let (Some(health), true) = (&self.health, request.uri().path().starts_with(Health::PATH)) {
+            return health.clone().answer(request.map(for_tonic)).await;
+        }
+        let scopes = match self.scopes(request.headers()) {
+            Ok(scopes) => scopes,
+            Err(status) => return refuse(status, request).await,
         };
-        async move {
-            let decided = match asked {
-                Asked::Decision(scopes, body) => self.should_rate_limit(scopes, body).await,
-                Asked::Forbidden(call) => Err(refuse(call.0, call.1).await),
-                Asked::Other(request) => return Ok(Box::pin(self.answer_other(*request)).await),
-            };
-            Ok(match decided {
-                Ok(response) => unary::answer(&response),
-                Err(status) => Said::other(status.into_http()),
-            })
+        let service = request.uri().path().split('/').nth(1);
+        if service == Some(SERVICE_NAME) {
+            request.extensions_mut().insert(scopes);
+            let answered = self.rls.clone().call(request.map(for_tonic)).await;
+            return answered.unwrap_or_else(|never| match never {});
+        }
+        match &self.reflection {
+            Some(reflection) if Reflection::serves(request.uri().path()) => {
+                reflection.answer(request.map(for_tonic)).await
+            }
+            _ => {
+                let status = Status::unimplemented(format!("there is no {:?} here", request.uri().path()));
+                refuse(status, request).await
+            }
         }
     }
 
-    async fn answer_other(&self, request: Request<Incoming>) -> Response<Said> {
-        Said::other(match request.uri().path() {
-            path if path.starts_with(Health::PATH) => Health::new(self.stop.clone()).answer(request).await,
-            path if Reflection::serves(path) => self.reflection.answer(request).await,
-            path => {
-                let status = Status::unimplemented(format!("there is no {path:?} here"));
-                refuse(status, request.into_body()).await.into_http()
-            }
-        })
-    }
-
-    async fn should_rate_limit(&self, scopes: Scopes, body: Incoming) -> Result<RateLimitResponse, Status> {
-        let request: RateLimitRequest = unary::read(body, LARGEST_MESSAGE).await?;
-        may_ask(&request, scopes)?;
-        let started = self.meter.now();
-        let idle = self.clerks.borrow_mut().pop();
-        let mut clerk = idle.unwrap_or_else(|| self.engine.clerk());
-        let decided = decide(&mut clerk, &self.time, self.options, &request).await;
-        self.clerks.borrow_mut().push(clerk);
-        self.meter.observe(1, self.meter.now().since(started));
-        decided
-    }
-
-    /// What the caller may do. Without any of it, there is no need to read on.
+    /// The scopes of a caller, which include [`Scope::Check`].
     fn scopes(&self, headers: &HeaderMap) -> Result<Scopes, Status> {
         let token = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         let scopes = match token {
@@ -173,10 +151,17 @@ impl<S: Store> Desk<S> {
     }
 }
 
-/// Refuses a call when all of it has come.
-async fn refuse(status: Status, body: Incoming) -> Status {
-    let _ = Time::tokio().timeout(PATIENCE, discard(body, LARGEST_MESSAGE)).await; // whoever is later than that is told all the same
-    status
+fn for_tonic(body: LimitedBody<Incoming>) -> RequestBody {
+    body.map_err(|error| match error {
+        BodyError::TimedOut => Status::deadline_exceeded(error.to_string()),
+        BodyError::Failed(error) => Status::from_error(Box::new(error)),
+    })
+}
+
+/// Refuses a call once its body was read: some clients ignore an answer that comes earlier.
+async fn refuse(status: Status, request: Request<LimitedBody<Incoming>>) -> Response<Body> {
+    discard(request.into_body(), LARGEST_MESSAGE).await;
+    status.into_http()
 }
 
 /// The token in the value of `authorization`.

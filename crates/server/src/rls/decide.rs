@@ -10,7 +10,7 @@ use tonic::Status;
 
 use super::RlsOptions;
 use super::call::{self, Wish, Wishes};
-use super::messages::{RateLimitRequest, RateLimitResponse};
+use super::proto::{RateLimitRequest, RateLimitResponse};
 use super::reply::Reply;
 use crate::access::{Scope, Scopes};
 use crate::engine::{Ask, AskError, Basis, Clerk, Finding, Opened, Ruling, Subject};

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use tonic::body::Body;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::codegen::{Service, async_trait};
@@ -14,10 +13,14 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health as Serves, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
+use super::connection::RequestBody;
 use crate::server::Stop;
 
 /// What can be asked about: all of it, the service, and the service as envoyproxy/ratelimit calls it.
 const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
+
+/// How many bytes a request may have, which is the name of a service.
+const LARGEST_REQUEST: usize = 4 * 1024;
 
 /// Says that it serves until it is told to stop.
 #[derive(Clone, Debug)]
@@ -28,13 +31,16 @@ pub(super) struct Health {
 impl Health {
     /// How the paths of its methods begin.
     pub(super) const PATH: &str = "/grpc.health.v1.Health/";
+    /// The method whose response lasts until the server stops.
+    pub(super) const WATCH: &str = "/grpc.health.v1.Health/Watch";
 
     pub(super) fn new(stop: Stop) -> Self {
         Self { stop }
     }
 
-    pub(super) async fn answer(self, request: Request<Incoming>) -> Response<Body> {
-        let answered = HealthServer::new(self).call(request).await;
+    pub(super) async fn answer(self, request: Request<RequestBody>) -> Response<Body> {
+        let mut server = HealthServer::new(self).max_decoding_message_size(LARGEST_REQUEST);
+        let answered = server.call(request).await;
         answered.unwrap_or_else(|never| match never {})
     }
 

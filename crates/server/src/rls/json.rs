@@ -12,7 +12,7 @@ use tonic::Status;
 
 use super::RlsOptions;
 use super::decide::{decide, may_ask};
-use super::messages::{
+use super::proto::{
     Code, DescriptorStatus, Entry, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
     RateLimitResponse, Unit,
 };
@@ -231,7 +231,7 @@ fn write(response: &RateLimitResponse) -> Value {
     let statuses: Vec<Value> = response.statuses.iter().map(status_json).collect();
     let mut all = json!({ "overallCode": response.overall_code().name(), "statuses": statuses });
     if !response.response_headers_to_add.is_empty() {
-        let field = |field: &super::messages::HeaderValue| json!({ "key": field.key, "value": field.value });
+        let field = |field: &super::proto::HeaderValue| json!({ "key": field.key, "value": field.value });
         let fields: Vec<Value> = response.response_headers_to_add.iter().map(field).collect();
         all["responseHeadersToAdd"] = fields.into();
     }

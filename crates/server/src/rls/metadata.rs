@@ -7,7 +7,7 @@ use prost_types::{ListValue, Struct, Value};
 use serde_json::Value as Json;
 
 use super::call::Wish;
-use super::messages::{RateLimitDescriptor, RateLimitRequest, Unit};
+use super::proto::{RateLimitDescriptor, RateLimitRequest, Unit};
 use super::reply::chosen;
 use crate::engine::{Finding, Ruling};
 

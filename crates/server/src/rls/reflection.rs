@@ -6,13 +6,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic_reflection::server::Builder;
 
+use super::connection::RequestBody;
+
 /// `proto/` as protobuf's own description; a test makes it again and compares.
 const DESCRIPTORS: &[u8] = include_bytes!("../../proto/rls.bin");
+
+/// How many bytes a request may have, which is a name.
+const LARGEST_REQUEST: usize = 4 * 1024;
 
 /// Tells which services there are, in both versions of the protocol.
 #[derive(Clone)]
@@ -22,7 +26,7 @@ pub(super) struct Reflection {
 }
 
 /// What answers a request. Its type has no name that could be written down.
-type Answers = Arc<dyn Fn(Request<Incoming>) -> Answered + Send + Sync>;
+type Answers = Arc<dyn Fn(Request<RequestBody>) -> Answered + Send + Sync>;
 type Answered = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 const CURRENT: &str = "/grpc.reflection.v1.ServerReflection/";
@@ -37,7 +41,11 @@ impl Reflection {
         };
         let is_sound = "the descriptions are ours and sound";
         let (current, alpha) = (builder().build_v1(), builder().build_v1alpha());
-        Self { current: answers(current.expect(is_sound)), alpha: answers(alpha.expect(is_sound)) }
+        let (current, alpha) = (current.expect(is_sound), alpha.expect(is_sound));
+        Self {
+            current: answers(current.max_decoding_message_size(LARGEST_REQUEST)),
+            alpha: answers(alpha.max_decoding_message_size(LARGEST_REQUEST)),
+        }
     }
 
     /// Whether a path is one of its methods.
@@ -45,7 +53,7 @@ impl Reflection {
         path.starts_with(CURRENT) || path.starts_with(ALPHA)
     }
 
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    pub(super) async fn answer(&self, request: Request<RequestBody>) -> Response<Body> {
         let answers = if request.uri().path().starts_with(CURRENT) { &self.current } else { &self.alpha };
         answers(request).await
     }
@@ -53,7 +61,7 @@ impl Reflection {
 
 fn answers<T>(service: T) -> Answers
 where
-    T: Service<Request<Incoming>, Response = Response<Body>, Error = std::convert::Infallible>,
+    T: Service<Request<RequestBody>, Response = Response<Body>, Error = std::convert::Infallible>,
     T: Clone + Send + Sync + 'static,
     T::Future: Send,
 {

@@ -8,10 +8,10 @@ use tollgate_flow::Time;
 
 use super::RlsOptions;
 use super::call::Wish;
-use super::messages::{
+use super::metadata;
+use super::proto::{
     Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitRequest, RateLimitResponse, Unit,
 };
-use super::metadata;
 use crate::engine::{Finding, Ruling};
 
 /// Marks what was decided without the store.

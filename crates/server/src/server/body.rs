@@ -156,7 +156,7 @@ impl<B: fmt::Debug> fmt::Debug for LimitedBody<B> {
 pub(crate) struct GuardedBody<B> {
     pub(crate) body: B,
     /// None where a response may take as long as it likes.
-    pub(crate) guard: Option<ResponseGuard>,
+    pub(crate) _guard: Option<ResponseGuard>,
 }
 
 impl<B: Body + Unpin> Body for GuardedBody<B> {

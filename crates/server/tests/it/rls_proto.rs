@@ -1,23 +1,45 @@
-//! The description of the service that reflection hands out is that of the files in `proto/`.
+//! Generated files are those that `proto/` makes. `cargo xtask proto` makes them again.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-/// To make it again after a change: `TOLLGATE_BLESS=1 cargo test -p tollgate-server --test it rls_proto`.
+fn proto() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("proto")
+}
+
+/// Compares a checked-in file with what was generated, or writes it if that is asked for.
+fn check(path: &Path, generated: &[u8]) {
+    if std::env::var_os("TOLLGATE_BLESS").is_some() {
+        fs::write(path, generated).unwrap();
+    }
+    assert!(
+        fs::read(path).unwrap() == generated,
+        "{} is out of date: run `cargo xtask proto`",
+        path.display()
+    );
+}
+
 #[test]
-fn the_description_is_made_of_the_files() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto");
-    let mut made = protox::compile(["envoy/service/ratelimit/v3/rls.proto"], [&folder]).unwrap();
+fn reflection_serves_the_description_of_envoys_service() {
+    let mut made = protox::compile(["envoy/service/ratelimit/v3/rls.proto"], [&proto()]).unwrap();
     for file in &mut made.file {
         file.source_code_info = None;
     }
-    let (made, path) = (made.encode_to_vec(), folder.join("rls.bin"));
-    if std::env::var_os("TOLLGATE_BLESS").is_some() {
-        std::fs::write(&path, &made).unwrap();
-    }
-    assert!(
-        std::fs::read(path).unwrap() == made,
-        "rls.bin is not what the files say: see how to make it again"
-    );
+    check(&proto().join("rls.bin"), &made.encode_to_vec());
+}
+
+#[test]
+fn the_messages_are_generated_from_their_description() {
+    let description = protox::compile(["tollgate/rls.proto"], [&proto()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    tonic_prost_build::configure()
+        .build_client(false)
+        .bytes(".")
+        .out_dir(folder.path())
+        .compile_fds(description)
+        .unwrap();
+    let generated = fs::read(folder.path().join("envoy.service.ratelimit.v3.rs")).unwrap();
+    check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rls/proto.rs"), &generated);
 }

@@ -19,11 +19,14 @@ use tokio_rustls::TlsConnector;
 use tollgate::store::{MemoryStore, Store};
 use tollgate_policy::Policy;
 use tollgate_server::{
-    Connection, Engine, Keyring, Keys, Origin, Protocol, Scope, Scopes, Server, Tls, TlsFiles,
+    Connection, ConnectionLimits, Engine, Keyring, Keys, Origin, Protocol, Scope, Scopes, Server, Timeouts,
+    Tls, TlsFiles,
 };
 
 /// Answers every byte with the scopes of whoever sent it; `!` makes it panic.
 struct WhoAmI;
+
+const MINUTE: Timeouts = Timeouts { read: Duration::from_secs(60), write: Duration::from_secs(60) };
 
 impl<S: Store> Protocol<S> for WhoAmI {
     fn name(&self) -> &'static str {
@@ -48,6 +51,10 @@ impl<S: Store> Protocol<S> for WhoAmI {
                 }
             }
         })
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        MINUTE
     }
 
     fn full(&self) -> &'static [u8] {
@@ -111,6 +118,10 @@ impl<S: Store> Protocol<S> for Deaf {
         })
     }
 
+    fn timeouts(&self) -> Timeouts {
+        MINUTE
+    }
+
     fn full(&self) -> &'static [u8] {
         b""
     }
@@ -130,8 +141,8 @@ async fn what_does_not_end_is_cut_off_and_counted() {
 
 #[tokio::test]
 async fn one_too_many_is_told_and_the_place_is_free_again_afterwards() {
-    let mut server = server().max_connections(1);
-    let address = server.listen(anywhere(), WhoAmI, None).unwrap();
+    let mut server = server();
+    let address = server.listen_with(at_most(1), anywhere(), WhoAmI, None).unwrap();
     let running = server.start().unwrap();
     let mut first = TcpStream::connect(address).await.unwrap();
     ask(&mut first).await.unwrap();
@@ -154,8 +165,8 @@ async fn one_too_many_is_told_and_the_place_is_free_again_afterwards() {
 
 #[tokio::test]
 async fn a_panic_ends_one_connection_and_no_other() {
-    let mut server = server().workers(1).max_connections(2);
-    let address = server.listen(anywhere(), WhoAmI, None).unwrap();
+    let mut server = server().workers(1);
+    let address = server.listen_with(at_most(2), anywhere(), WhoAmI, None).unwrap();
     let _running = server.start().unwrap();
     let mut good = TcpStream::connect(address).await.unwrap();
     for _ in 0..5 {
@@ -164,6 +175,12 @@ async fn a_panic_ends_one_connection_and_no_other() {
         assert_eq!(bad.read(&mut [0]).await.unwrap(), 0, "its place is free for the next");
         assert_eq!(ask(&mut good).await.unwrap(), "{Check, Settle, Admin}");
     }
+}
+
+fn at_most(connections: usize) -> ConnectionLimits {
+    let mut limits = ConnectionLimits::default();
+    limits.total = connections;
+    limits
 }
 
 /// An authority for tests, and what it has signed.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-use tollgate_server::rls::messages::Code;
+use tollgate_server::rls::proto::Code;
 
 use super::{CHECK, request, start, status};
 use crate::support::certificates::{Authority, Caller, Files, Signed};

@@ -8,7 +8,7 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tollgate_server::rls::messages::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
+use tollgate_server::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Endpoint, Uri};

@@ -9,7 +9,9 @@ use tollgate::ManualClock;
 use tollgate::store::{MemoryStore, Store};
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
-use tollgate_server::{Engine, HttpApi, HttpLimits, HttpProtocol, Metrics, Origin, Running, Server};
+use tollgate_server::{
+    ConnectionLimits, Engine, HttpApi, HttpLimits, HttpProtocol, Metrics, Origin, Running, Server,
+};
 
 /// Longer than anything takes, so that a test which waits for it fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,9 +40,18 @@ impl Site {
     }
 
     pub(crate) fn with(policy: &str, change: impl FnOnce(HttpApi) -> HttpApi) -> Self {
+        Self::admitting(ConnectionLimits::default(), policy, change)
+    }
+
+    /// With so many connections.
+    pub(crate) fn admitting(
+        connections: ConnectionLimits,
+        policy: &str,
+        change: impl FnOnce(HttpApi) -> HttpApi,
+    ) -> Self {
         let clock = ManualClock::new();
         let store = MemoryStore::builder().clock(clock.clone()).names(100).build();
-        Self::on(store, clock, policy, |server| server, change)
+        Self::start(connections, store, clock, policy, |server| server, change)
     }
 }
 
@@ -52,12 +63,23 @@ impl<S: Store> Site<S> {
         shape: impl FnOnce(Server<S>) -> Server<S>,
         change: impl FnOnce(HttpApi) -> HttpApi,
     ) -> Self {
+        Self::start(ConnectionLimits::default(), store, clock, policy, shape, change)
+    }
+
+    fn start(
+        connections: ConnectionLimits,
+        store: S,
+        clock: ManualClock,
+        policy: &str,
+        shape: impl FnOnce(Server<S>) -> Server<S>,
+        change: impl FnOnce(HttpApi) -> HttpApi,
+    ) -> Self {
         let policy = Policy::parse("limits.toml", policy).unwrap();
         let origin = Origin { name: "limits.toml".to_owned(), hash: "c0ffee".to_owned() };
         let engine = Engine::in_time(store, policy, origin, Time::of(clock.clone()));
         let mut server = shape(Server::new(engine.clone()).workers(2));
         let protocol = HttpProtocol::new(change(HttpApi::new(Metrics::new())));
-        let address = server.listen(([127, 0, 0, 1], 0).into(), protocol, None).unwrap();
+        let address = server.listen_with(connections, ([127, 0, 0, 1], 0).into(), protocol, None).unwrap();
         let running = Some(server.start().unwrap());
         Self { address, engine, clock, running }
     }

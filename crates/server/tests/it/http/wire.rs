@@ -11,8 +11,7 @@ use hyper::body::{Body, Frame};
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::sync::oneshot;
-use tollgate::ManualClock;
-use tollgate::store::MemoryStore;
+use tollgate_server::ConnectionLimits;
 
 use super::support::{Site, eventually};
 
@@ -223,8 +222,9 @@ fn a_caller_that_goes_away_leaves_nothing_behind() {
 
 #[test]
 fn one_connection_too_many_is_told_so() {
-    let store = MemoryStore::builder().clock(ManualClock::new()).build();
-    let site = Site::on(store, ManualClock::new(), POLICY, |server| server.max_connections(1), |api| api);
+    let mut connections = ConnectionLimits::default();
+    connections.total = 1;
+    let site = Site::admitting(connections, POLICY, |api| api);
     let mut first = site.client();
     assert_eq!(first.get("/healthz").status, 200);
     let mut second = site.client();

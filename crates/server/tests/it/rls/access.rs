@@ -2,7 +2,7 @@
 
 use tollgate::ManualClock;
 use tollgate::store::MemoryStore;
-use tollgate_server::rls::messages::RateLimitDescriptor;
+use tollgate_server::rls::proto::RateLimitDescriptor;
 use tollgate_server::{Keyring, RlsOptions, Scope, Scopes};
 use tonic::{Code, Request};
 

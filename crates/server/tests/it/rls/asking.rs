@@ -1,6 +1,6 @@
 //! What descriptors ask, and what they are told.
 
-use tollgate_server::rls::messages::{Code, RateLimitDescriptor, RateLimitOverride, Unit};
+use tollgate_server::rls::proto::{Code, RateLimitDescriptor, RateLimitOverride, Unit};
 use tollgate_server::{Outcome, RlsOptions};
 
 use super::rig::{costing, descriptor, request, rig, rig_with, secs};

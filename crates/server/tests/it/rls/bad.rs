@@ -1,6 +1,6 @@
 //! Calls that make no sense.
 
-use tollgate_server::rls::messages::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
+use tollgate_server::rls::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 use tonic::Code;
 
 use super::rig::{descriptor, request, rig};
@@ -68,7 +68,7 @@ async fn what_makes_no_sense_is_refused_by_name() {
         assert_eq!((error.code(), error.message()), (Code::InvalidArgument, &*message));
     }
     let last = rig.ask(request("web", &[good])).await.unwrap();
-    assert_eq!(last.overall_code(), tollgate_server::rls::messages::Code::Ok, "none of these took anything");
+    assert_eq!(last.overall_code(), tollgate_server::rls::proto::Code::Ok, "none of these took anything");
 }
 
 #[tokio::test]

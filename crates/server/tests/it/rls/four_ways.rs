@@ -11,7 +11,7 @@ use tollgate::store::{Hit, MemoryStore, Mode, Rule, Store};
 use tollgate::{Kind, ManualClock, Quota};
 use tollgate_flow::Time;
 use tollgate_server::resp::Resp;
-use tollgate_server::rls::messages::{Code, RateLimitDescriptor};
+use tollgate_server::rls::proto::{Code, RateLimitDescriptor};
 use tollgate_server::{Engine, HttpApi, Metrics, Origin, Running, Server};
 
 use super::rig::{EVENING, Rig, costing, descriptor, policy, request, rig};

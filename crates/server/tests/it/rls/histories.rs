@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::store::{Hit, MemoryStore, Mode, Rule, Store};
 use tollgate::{Decision, Kind, ManualClock, Quota};
-use tollgate_server::rls::messages::{Code, RateLimitDescriptor};
+use tollgate_server::rls::proto::{Code, RateLimitDescriptor};
 
 use super::rig::{EVENING, Rig, costing, descriptor, request, rig, told};
 

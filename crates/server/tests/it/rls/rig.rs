@@ -7,7 +7,7 @@ use tollgate::ManualClock;
 use tollgate::store::{MemoryStore, Store};
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
-use tollgate_server::rls::messages::{
+use tollgate_server::rls::proto::{
     Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse, Unit,
 };
 use tollgate_server::{Engine, Keyring, Keys, Metrics, Origin, RlsOptions, RlsProtocol, Running, Server};

@@ -2,7 +2,7 @@
 
 use prost::Message;
 use prost_types::FileDescriptorProto;
-use tollgate_server::rls::messages::{RateLimitRequest, RateLimitResponse};
+use tollgate_server::rls::proto::{RateLimitRequest, RateLimitResponse};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::{Code, Request};

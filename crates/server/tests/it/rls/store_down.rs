@@ -6,7 +6,7 @@ use tollgate::ManualClock;
 use tollgate::store::{
     Answer, Busy, Hit, MemoryLimit, MemoryPermit, MemoryStore, Mode, Rule, Store, StoreError, Top, Usage,
 };
-use tollgate_server::rls::messages::Code;
+use tollgate_server::rls::proto::Code;
 use tollgate_server::{Keyring, RlsOptions};
 
 use super::rig::{EVENING, Rig, descriptor, request};

@@ -1,0 +1,59 @@
+//! The generated service, implemented.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tollgate::store::Store;
+use tollgate_flow::Time;
+use tonic::{Request, Response, Status, async_trait};
+
+use super::RlsOptions;
+use super::decide::{decide, may_ask};
+use super::proto::rate_limit_service_server::RateLimitService;
+use super::proto::{RateLimitRequest, RateLimitResponse};
+use crate::access::Scopes;
+use crate::engine::{Clerk, Engine};
+use crate::metrics::Meter;
+
+/// Decides about the calls of one connection. Each request carries the [`Scopes`] of its caller as an extension.
+pub(super) struct Service<S: Store> {
+    engine: Engine<S>,
+    /// Those that are not in use. With a store in this process one is enough; with others, calls wait at the same time.
+    clerks: Mutex<Vec<Clerk<S>>>,
+    time: Time,
+    options: RlsOptions,
+    meter: Arc<Meter>,
+}
+
+impl<S: Store> Service<S> {
+    pub(super) fn new(clerk: Clerk<S>, options: RlsOptions, meter: Arc<Meter>) -> Self {
+        let (engine, time) = (clerk.engine().clone(), clerk.engine().time().clone());
+        Self { engine, clerks: Mutex::new(vec![clerk]), time, options, meter }
+    }
+
+    fn clerk(&self) -> Clerk<S> {
+        let idle = self.clerks.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.unwrap_or_else(|| self.engine.clerk())
+    }
+
+    fn return_clerk(&self, clerk: Clerk<S>) {
+        self.clerks.lock().unwrap_or_else(PoisonError::into_inner).push(clerk);
+    }
+}
+
+#[async_trait]
+impl<S: Store> RateLimitService for Service<S> {
+    async fn should_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        let scopes = request.extensions().get().copied().unwrap_or(Scopes::NONE);
+        let request = request.into_inner();
+        may_ask(&request, scopes)?;
+        let started = self.meter.now();
+        let mut clerk = self.clerk();
+        let decided = decide(&mut clerk, &self.time, self.options, &request).await;
+        self.return_clerk(clerk);
+        self.meter.observe(1, self.meter.now().since(started));
+        decided.map(Response::new)
+    }
+}
