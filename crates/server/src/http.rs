@@ -32,6 +32,7 @@ mod check;
 mod connection;
 mod decision;
 mod express;
+mod hosts;
 mod json;
 mod limits;
 mod listing;
@@ -50,6 +51,7 @@ use std::sync::Arc;
 use tollgate::store::Store;
 
 pub use api::HttpApi;
+pub use hosts::Hosts;
 pub use limits::HttpLimits;
 
 use crate::server::{Connection, Protocol, Timeouts};

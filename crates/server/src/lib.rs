@@ -25,7 +25,7 @@ pub use engine::{
     Ask, AskError, Basis, Clerk, Engine, Finding, LONGEST_HOLD, LoadProblem, Loaded, Opened, Origin, Outcome,
     Own, PermitId, PermitIdError, PolicyStatus, Reset, Ruling, Subject, Tallied, Tally, Told,
 };
-pub use http::{HttpApi, HttpLimits, HttpProtocol};
+pub use http::{Hosts, HttpApi, HttpLimits, HttpProtocol};
 pub use metrics::{Compat, Connected, Meter, Metrics};
 pub use reload::{PolicyPath, Reloader, read_policy};
 pub use rls::{RlsOptions, RlsProtocol};

@@ -7,8 +7,8 @@ use tollgate::store::Store;
 use tollgate_flow::OrFault;
 use tollgate_server::resp::Resp;
 use tollgate_server::{
-    Compat, ConnectionLimits, HttpApi, HttpLimits, HttpProtocol, Metrics, Protocol, RlsOptions, RlsProtocol,
-    Scope, Scopes, Server, Tls,
+    Compat, ConnectionLimits, Hosts, HttpApi, HttpLimits, HttpProtocol, Metrics, Protocol, RlsOptions,
+    RlsProtocol, Scope, Scopes, Server, Tls,
 };
 
 use super::guard::Guard;
@@ -40,7 +40,9 @@ pub(super) fn open<S: Store>(
         shadow_mode: grpc.shadow_mode,
         quota_mode: grpc.quota_mode,
     };
-    let api = |scopes| HttpApi::new(metrics.clone()).limits(limits(http)).scopes(scopes);
+    let hosts = Hosts::new(http.hosts.iter().flat_map(|names| &names.0).cloned());
+    let api =
+        |scopes| HttpApi::new(metrics.clone()).limits(limits(http)).scopes(scopes).with_hosts(hosts.clone());
     let redis = Resp::new()
         .metrics(&metrics)
         .scopes(guard.scopes_at(resp.address))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::PREFIX;
 use super::store::Store;
-use super::value::{Choice, Count, OneOf, Size, Value};
+use super::value::{Choice, Count, Names, OneOf, Size, Value};
 
 /// Everything that can be set.
 #[derive(Debug, Default)]
@@ -36,6 +36,7 @@ pub(crate) struct Settings {
 #[derive(Debug, Default)]
 pub(crate) struct Http {
     pub(crate) address: Option<SocketAddr>,
+    pub(crate) hosts: Option<Names>,
     pub(crate) body_bytes: Size,
     pub(crate) connection_body_bytes: Size,
     pub(crate) header_bytes: Size,
@@ -178,6 +179,12 @@ fn protocols() -> Vec<Setting> {
         of("http.address", "127.0.0.1:8080", "Where HTTP is spoken; port 0 lets the system choose", |to| {
             &mut to.http.address
         }),
+        of(
+            "http.hosts",
+            "none",
+            "The names that clients may know this service by besides localhost and IP addresses, separated by commas; * is any. Only clients without token and certificate are asked",
+            |to| &mut to.http.hosts,
+        ),
         of("http.body_bytes", "1MiB", "The largest body of a request", |to| &mut to.http.body_bytes),
         of(
             "http.connection_body_bytes",

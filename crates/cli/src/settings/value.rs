@@ -124,6 +124,27 @@ impl Value for PathBuf {
     }
 }
 
+/// Host names, separated by commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names(pub(crate) Vec<String>);
+
+impl Value for Names {
+    const NAME: &'static str = "NAMES";
+
+    fn expected() -> String {
+        "host names without ports, such as tollgate.internal or a.example,b.example, or *".to_owned()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+        };
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+        names.iter().all(|name| name == "*" || is_name(name)).then_some(Self(names))
+    }
+}
+
 impl Value for bool {
     const NAME: &'static str = "BOOL";
 
@@ -217,6 +238,16 @@ mod tests {
         }
         for bad in ["", "0", "KiB", "1kb", "1.5MiB", "-1", "1 KiB more", "17179869184GiB"] {
             assert_eq!(Size::read(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn names_have_no_ports() {
+        let names = |names: &[&str]| Some(Names(names.iter().map(ToString::to_string).collect()));
+        assert_eq!(Names::read("a.example, my_service"), names(&["a.example", "my_service"]));
+        assert_eq!(Names::read("*"), names(&["*"]));
+        for bad in ["", "a,", "a:80", "*.example", "http://a", "a b"] {
+            assert_eq!(Names::read(bad), None, "{bad:?}");
         }
     }
 

@@ -224,7 +224,7 @@ pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> 
 pub(crate) fn request(method: &str, path: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
     )
 }
 

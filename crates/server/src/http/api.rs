@@ -11,6 +11,7 @@ use tollgate::store::Store;
 
 use super::body::{read_settlement, read_target};
 use super::check::{check, with_subject};
+use super::hosts::Hosts;
 use super::limits::HttpLimits;
 use super::listing::{Limits, PolicyShown, ResetShown, TopKeys};
 use super::query::Query;
@@ -41,7 +42,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// # runtime.block_on(async {
 /// for status in [200, 429] {
 ///     let body = r#"{"descriptor": {"ip": "10.0.0.7"}}"#;
-///     let request = http::Request::post("/v1/check").body(body.into())?;
+///     let request = http::Request::post("/v1/check").header("content-type", "application/json").body(body.into())?;
 ///     assert_eq!(api.answer(&mut clerk, request).await.status(), status);
 /// }
 /// # Ok::<_, http::Error>(()) })?;
@@ -52,6 +53,7 @@ pub struct HttpApi {
     limits: HttpLimits,
     scopes: Scopes,
     rls: Option<RlsOptions>,
+    hosts: Hosts,
     metrics: Metrics,
     meter: Arc<Meter>,
 }
@@ -60,7 +62,14 @@ impl HttpApi {
     /// All of the API, with the default limits.
     pub fn new(metrics: Metrics) -> Self {
         let meter = metrics.meter("http");
-        Self { limits: HttpLimits::default(), scopes: Scopes::ALL, rls: None, metrics, meter }
+        Self {
+            limits: HttpLimits::default(),
+            scopes: Scopes::ALL,
+            rls: None,
+            hosts: Hosts::default(),
+            metrics,
+            meter,
+        }
     }
 
     /// With other limits.
@@ -79,6 +88,12 @@ impl HttpApi {
     #[must_use]
     pub fn rls(self, options: RlsOptions) -> Self {
         Self { rls: Some(options), ..self }
+    }
+
+    /// The same, known by these names too, for clients that do not prove who they are.
+    #[must_use]
+    pub fn with_hosts(self, hosts: Hosts) -> Self {
+        Self { hosts, ..self }
     }
 
     /// Answers a request of somebody who may do all of it.
@@ -121,6 +136,10 @@ impl HttpApi {
         // Where Envoy's own service does not look at the content type, people send any.
         let is_checked = route.is_post() && route != Route::RateLimit;
         if is_checked { has_json(head).map(|()| route) } else { Ok(route) }
+    }
+
+    pub(super) fn hosts(&self) -> &Hosts {
+        &self.hosts
     }
 
     /// Answers a request that was admitted.
@@ -238,11 +257,13 @@ fn has_fitting_headers(head: &Parts, limits: &HttpLimits) -> Result<(), Refusal>
 
 /// A body without a content type is taken for what it has to be.
 fn has_json(head: &Parts) -> Result<(), Refusal> {
-    let Some(content_type) = head.headers.get(CONTENT_TYPE) else { return Ok(()) };
-    if is_json(content_type.as_bytes()) {
+    let content_type = head.headers.get(CONTENT_TYPE);
+    if content_type.is_some_and(|content_type| is_json(content_type.as_bytes())) {
         return Ok(());
     }
-    let detail = format!("the body must be application/json, but the content type is {content_type:?}");
+    let found = content_type
+        .map_or("there is no content type".to_owned(), |found| format!("the content type is {found:?}"));
+    let detail = format!("{found}: send content-type: application/json");
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
 }
 

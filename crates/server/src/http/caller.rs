@@ -30,6 +30,11 @@ pub(super) fn scopes_of(
     Err(Refusal::who("Bearer", detail))
 }
 
+/// Whether a caller that may do what it asks has proven who it is.
+pub(super) fn is_proven(authorization: Option<&[u8]>, access: &Access) -> bool {
+    authorization.is_some_and(|value| bearer(value).is_some()) || access.is_certified()
+}
+
 /// The token that was sent, if any. What is no token is as if nothing was sent.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;

@@ -24,8 +24,9 @@ use tollgate_flow::Time;
 use tollgate_flow::fault::catch;
 
 use super::api::{Asked, HttpApi};
-use super::caller::scopes_of;
+use super::caller::{is_proven, scopes_of};
 use super::express;
+use super::hosts::{host_of, same_origin, unknown_host};
 use super::limits::HttpLimits;
 use super::receive::{Unreceived, discard, receive};
 use super::refusal::Refusal;
@@ -239,9 +240,22 @@ impl<S: Store> Desk<S> {
 
     /// Which request it is, and what its caller may do.
     fn admit(&self, head: &Parts) -> Result<(Route, Scopes), Refusal> {
+        let host = host_of(head)?;
         let route = self.api.admit(head)?;
+        if route.is_post() {
+            same_origin(head, host)?;
+        }
         let authorization = head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        Ok((route, scopes_of(authorization, route, &self.access)?))
+        let scopes = scopes_of(authorization, route, &self.access)?;
+        match host {
+            Some(host) if !self.may_name(host, route, authorization) => Err(unknown_host(host)),
+            _ => Ok((route, scopes)),
+        }
+    }
+
+    /// Whether a client may name a host: any if it proves who it is or asks whether we are there, else one of ours.
+    pub(super) fn may_name(&self, host: &[u8], route: Route, authorization: Option<&[u8]>) -> bool {
+        is_proven(authorization, &self.access) || route.is_probe() || self.api.hosts().allows(host)
     }
 
     /// Reads what is refused anyway, where the answer could get lost otherwise.

@@ -104,6 +104,9 @@ impl<S: Store> Lane<'_, S> {
         let mut at = 0;
         let next = loop {
             match find(&self.received[at..], self.desk.api.limited_to()) {
+                Found::Plain(plain) if !self.desk.may_name(plain.host, Route::Check, plain.authorization) => {
+                    break Some(Next::LongWay);
+                }
                 Found::Plain(plain) => {
                     let is_last = answer(self.desk, clerk, &plain, &mut self.answers, &self.date).await;
                     at += plain.length;

@@ -76,6 +76,11 @@ impl Route {
     }
 
     /// Whether there is a body.
+    /// Whether it only says that the service is there, to load balancers and orchestrators.
+    pub(super) fn is_probe(self) -> bool {
+        matches!(self, Self::Health | Self::Ready | Self::RateLimitHealth)
+    }
+
     pub(super) fn is_post(self) -> bool {
         matches!(self, Self::Check | Self::Settle | Self::Reset | Self::RateLimit)
     }

@@ -45,7 +45,7 @@ fn everything_is_spoken_over_tls_and_nothing_without_it() {
 /// What is answered to somebody who does not encrypt, but for an alert: that is of TLS, and tells nothing.
 fn plain(address: SocketAddr) -> String {
     let mut stream = connect(address).unwrap();
-    stream.write_all(b"PING\r\nGET /healthz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").unwrap();
+    stream.write_all(b"PING\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer); // which the other end may cut off
     match answer[..] {

@@ -60,6 +60,7 @@ impl Wrong {
 /// A check that can be answered at once.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plain<'a> {
+    pub(super) host: &'a [u8],
     pub(super) authorization: Option<&'a [u8]>,
     pub(super) body: &'a [u8],
     /// How many bytes all of it has.
@@ -69,6 +70,8 @@ pub(super) struct Plain<'a> {
 /// What a head says that matters.
 #[derive(Default)]
 struct Head<'a> {
+    host: Option<&'a [u8]>,
+    has_json: bool,
     authorization: Option<&'a [u8]>,
     body_length: Option<usize>,
 }
@@ -91,13 +94,14 @@ pub(super) fn find<'a>(received: &'a [u8], limits: &HttpLimits) -> Found<'a> {
     };
     let is_check = request.method == Some("POST") && request.path == Some(PATH) && request.version == Some(1);
     let head = if is_check && size <= limits.header_bytes { read(request.headers, limits) } else { None };
-    let Some(Head { authorization, body_length: Some(body_length) }) = head else {
+    let Some(Head { host: Some(host), has_json: true, authorization, body_length: Some(body_length) }) = head
+    else {
         let has_length = has_one_length(request.headers);
         return if has_length { Found::Unusual } else { Found::Wrong(Wrong::Length) };
     };
     match received.get(size..size + body_length) {
         None => Found::Part { is_body: true },
-        Some(body) => Found::Plain(Plain { authorization, body, length: size + body_length }),
+        Some(body) => Found::Plain(Plain { host, authorization, body, length: size + body_length }),
     }
 }
 
@@ -126,10 +130,12 @@ fn read<'a>(headers: &[httparse::Header<'a>], limits: &HttpLimits) -> Option<Hea
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match name.len() {
             2 if is("te") => return None,
-            6 if is("expect") => return None,
+            4 if is("host") => set(&mut head.host, value)?,
+            6 if is("expect") || is("origin") => return None,
             7 if is("upgrade") => return None,
             10 if is("connection") && !value.eq_ignore_ascii_case(b"keep-alive") => return None,
-            12 if is("content-type") && !is_json(value) => return None,
+            12 if is("content-type") && (head.has_json || !is_json(value)) => return None,
+            12 if is("content-type") => head.has_json = true,
             13 if is("authorization") => set(&mut head.authorization, value)?,
             14 if is("content-length") => set(&mut head.body_length, body_length(value, limits)?)?,
             17 if is("transfer-encoding") => return None,
@@ -172,13 +178,14 @@ mod tests {
     }
 
     fn with(fields: &str) -> String {
-        format!("POST /v1/check HTTP/1.1\r\nHost: h\r\n{fields}\r\n")
+        format!("POST /v1/check HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n{fields}\r\n")
     }
 
     #[test]
     fn a_plain_check_is_found_whatever_follows() {
         let request = with("Authorization: Bearer x\r\nCONTENT-LENGTH: 2\r\nx-other: y\r\n") + "{}";
-        let plain = Plain { authorization: Some(b"Bearer x"), body: b"{}", length: request.len() };
+        let plain =
+            Plain { host: b"h", authorization: Some(b"Bearer x"), body: b"{}", length: request.len() };
         assert_eq!(found(&(request + "POST")), Found::Plain(plain));
         assert_eq!(found(""), Found::Nothing);
     }
@@ -252,7 +259,7 @@ mod tests {
         ] {
             assert_eq!(found(received), Found::Wrong(why), "{received}");
         }
-        let just = with(&"x: y\r\n".repeat(63));
+        let just = with(&"x: y\r\n".repeat(62));
         assert_eq!(found(&just), Found::Unusual);
         assert_eq!(found(&just[..just.len() - 1]), Found::Part { is_body: false });
     }

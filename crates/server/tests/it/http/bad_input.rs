@@ -234,7 +234,7 @@ fn bytes_that_are_no_text_are_refused() {
     ] {
         let mut client = site.client();
         client.send(
-            format!("POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n", bytes.len())
+            format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", bytes.len())
                 .as_bytes(),
         );
         client.send(bytes);
@@ -291,8 +291,9 @@ fn paths_methods_and_parameters_are_known() {
         ("TRACE", "/healthz", "GET, HEAD"),
         ("BREW", "/metrics", "GET, HEAD"),
     ] {
-        let answer =
-            site.client().ask(&format!("{method} {path} HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n"));
+        let answer = site
+            .client()
+            .ask(&format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 0\r\n\r\n"));
         assert_eq!(answer.problem(405), format!("this path answers {allow} only"));
         assert_eq!(answer.field("allow"), Some(allow));
     }
@@ -306,7 +307,7 @@ fn a_body_must_be_json_by_its_content_type_too() {
     let ask = |content_type: &str| {
         let length = body.len();
         site.client().ask(&format!(
-            "POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n{body}"
         ))
     };
     assert_eq!(ask("application/json").status, 200);
@@ -314,7 +315,10 @@ fn a_body_must_be_json_by_its_content_type_too() {
     for other in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
         assert_eq!(
             ask(other).problem(415),
-            format!("the body must be application/json, but the content type is {other:?}")
+            format!("the content type is {other:?}: send content-type: application/json")
         );
     }
+    let bare = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n";
+    let without = "there is no content type: send content-type: application/json";
+    assert_eq!(site.client().ask(bare).problem(415), without);
 }

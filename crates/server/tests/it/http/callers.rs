@@ -17,12 +17,12 @@ fn check(site: &Site, authorization: &str, mode: &str) -> Answer {
     let body = format!(r#"{{"descriptor":{{"ip":"1"}},"mode":"{mode}"}}"#);
     let length = body.len();
     site.client().ask(&format!(
-        "POST /v1/check HTTP/1.1\r\nhost: h\r\n{authorization}content-length: {length}\r\n\r\n{body}"
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{authorization}content-length: {length}\r\n\r\n{body}"
     ))
 }
 
 fn get(site: &Site, path: &str, authorization: &str) -> Answer {
-    site.client().ask(&format!("GET {path} HTTP/1.1\r\nhost: h\r\n{authorization}\r\n"))
+    site.client().ask(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{authorization}\r\n"))
 }
 
 #[test]

@@ -11,7 +11,10 @@ const POLICY: &str =
 const LONG_WAY: &str = "te: trailers\r\n";
 
 fn post(fields: &str, body: &str) -> String {
-    format!("POST /v1/check HTTP/1.1\r\nhost: h\r\n{fields}content-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{fields}content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 /// All of an answer but when it was given.
@@ -54,7 +57,7 @@ fn the_way_may_change_in_the_middle_of_what_is_sent() {
     let site = Site::new("[limit.all]\nrate = \"1000/d\"\nalgorithm = \"fixed-window\"\n");
     let mut client = site.client();
     let check = post("", r#"{"descriptor":{}}"#);
-    let health = "GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n";
+    let health = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     client.send([&check, &check, health, &check].concat().as_bytes());
     let answers: Vec<Answer> = (0..4).map(|_| client.answer()).collect();
     let left: Vec<Option<u64>> = answers.iter().map(|answer| answer.json()["remaining"].as_u64()).collect();
@@ -90,7 +93,7 @@ fn a_server_that_is_about_to_stop_says_that_it_is_not_ready() {
     assert_eq!(client.answer().status, 200, "and by then the second has been begun");
     let drained = site.drain();
     assert_eq!(idle.rest(), "", "it is about to stop");
-    client.send(b"TP/1.1\r\nhost: h\r\n\r\n");
+    client.send(b"TP/1.1\r\nhost: localhost\r\n\r\n");
     let answer = client.answer();
     assert_eq!(
         (answer.problem(503).as_str(), answer.field("connection")),

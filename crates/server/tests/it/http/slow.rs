@@ -10,7 +10,7 @@ const SOON: Duration = Duration::from_millis(100);
 #[test]
 fn a_slow_head_is_refused() {
     let site = Site::limited(POLICY, |limits| limits.head_timeout = SOON);
-    for start in ["G", "GET /healthz HTTP/1.1\r\nhost: h\r\n", "PRI * HTTP/2.0\r\n"] {
+    for start in ["G", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n", "PRI * HTTP/2.0\r\n"] {
         let mut client = site.client();
         client.send(start.as_bytes());
         let answer = client.answer();
@@ -41,7 +41,7 @@ fn dripping_does_not_help() {
 #[test]
 fn a_slow_body_is_refused() {
     let site = Site::limited(POLICY, |limits| limits.body_timeout = SOON);
-    let start = "POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: 26\r\n\r\n";
+    let start = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 26\r\n\r\n";
     for body in ["", "{\"descriptor\":{\"ip\":\"1\"}}"] {
         let mut client = site.client();
         client.send(format!("{start}{body}").as_bytes());
@@ -67,7 +67,7 @@ fn who_asks_for_nothing_is_let_go() {
 fn who_does_not_read_is_cut_off() {
     let site = Site::limited(POLICY, |limits| limits.write_timeout = SOON);
     let mut client = site.client();
-    let request = "GET /openapi.json HTTP/1.1\r\nhost: h\r\n\r\n".repeat(100);
+    let request = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(100);
     // Five gigabytes of answers, which nobody has room for.
     let _ = (0..1_000).all(|_| client.try_send(request.as_bytes()));
     eventually("it is gone", || site.connections() == 0);

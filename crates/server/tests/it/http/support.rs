@@ -140,12 +140,12 @@ pub(crate) struct Answer {
 
 impl Client {
     pub(crate) fn get(&mut self, path: &str) -> Answer {
-        self.ask(&format!("GET {path} HTTP/1.1\r\nhost: here\r\n\r\n"))
+        self.ask(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"))
     }
 
     pub(crate) fn post(&mut self, path: &str, body: &str) -> Answer {
         let length = body.len();
-        self.ask(&format!("POST {path} HTTP/1.1\r\nhost: here\r\ncontent-length: {length}\r\n\r\n{body}"))
+        self.ask(&format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"))
     }
 
     pub(crate) fn check(&mut self, body: &str) -> Answer {
@@ -169,7 +169,9 @@ impl Client {
     /// Asks, and says whether it went well.
     pub(crate) fn try_get(mut self, path: &str) -> bool {
         let mut said = Vec::new();
-        self.try_send(format!("GET {path} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n").as_bytes());
+        self.try_send(
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes(),
+        );
         let _ = self.reader.read_to_end(&mut said);
         said.starts_with(b"HTTP/1.1 200 ")
     }

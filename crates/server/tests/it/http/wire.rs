@@ -19,7 +19,10 @@ const POLICY: &str = "[limit.per-ip]\nkey = \"ip\"\nrate = \"1000/h\"\nalgorithm
 const CHECK: &str = r#"{"descriptor":{"ip":"1"}}"#;
 
 fn post(body: &str) -> String {
-    format!("POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 #[test]
@@ -56,8 +59,9 @@ fn a_body_may_come_in_chunks() {
     let site = Site::new(POLICY);
     let chunk = |part: &[u8]| format!("{:x}\r\n{}\r\n", part.len(), str::from_utf8(part).unwrap());
     let chunks = CHECK.as_bytes().chunks(5).map(chunk).collect::<Vec<_>>().concat();
-    let request =
-        format!("POST /v1/check HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
+    let request = format!(
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"
+    );
     assert_eq!(site.client().ask(&request).json()["remaining"], 999);
 }
 
@@ -68,7 +72,7 @@ fn whoever_asks_first_whether_to_send_is_told_to() {
     let length = CHECK.len();
     client.send(
         format!(
-            "POST /v1/check HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
+            "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
         )
         .as_bytes(),
     );
@@ -84,7 +88,10 @@ fn http_1_0_and_close_end_the_connection() {
     assert_eq!(client.ask("GET /healthz HTTP/1.0\r\n\r\n").status, 200);
     assert_eq!(client.rest(), "");
     let mut client = site.client();
-    assert_eq!(client.ask("GET /healthz HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").status, 200);
+    assert_eq!(
+        client.ask("GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").status,
+        200
+    );
     assert_eq!(client.rest(), "");
 }
 
@@ -92,7 +99,7 @@ fn http_1_0_and_close_end_the_connection() {
 fn a_head_request_is_answered_without_a_body() {
     let site = Site::new(POLICY);
     let mut client = site.client();
-    client.send(b"HEAD /healthz HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
+    client.send(b"HEAD /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     let answer = client.rest();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
 }
@@ -103,17 +110,19 @@ fn a_body_that_is_too_large_is_refused() {
     let exactly = format!("{CHECK}{}", " ".repeat(100 - CHECK.len()));
     assert_eq!(site.check(&exactly).status, 200);
     let words = "the body has more than 100 bytes; send several smaller ones";
-    let told = site.client().ask("POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: 101\r\n\r\n");
+    let told = site.client().ask("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 101\r\n\r\n");
     assert_eq!((told.problem(413).as_str(), told.field("connection")), (words, Some("close")));
     let huge = site
         .client()
-        .ask("POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: 9223372036854775807\r\n\r\n");
+        .ask("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9223372036854775807\r\n\r\n");
     assert_eq!(huge.problem(413), words);
     let chunk = format!("33\r\n{}\r\n", " ".repeat(51));
     let mut client = site.client();
     client.send(
-        format!("POST /v1/check HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n{chunk}{chunk}")
-            .as_bytes(),
+        format!(
+            "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{chunk}{chunk}"
+        )
+        .as_bytes(),
     );
     assert_eq!(client.answer().problem(413), words);
     assert_eq!(client.rest(), "");
@@ -123,7 +132,8 @@ fn a_body_that_is_too_large_is_refused() {
 fn header_fields_that_are_too_large_are_refused() {
     let site = Site::limited(POLICY, |limits| (limits.headers, limits.header_bytes) = (5, 300));
     let fields = |count: usize| "a: b\r\n".repeat(count);
-    let get = |more: &str| site.client().ask(&format!("GET /healthz HTTP/1.1\r\nhost: h\r\n{more}\r\n"));
+    let get =
+        |more: &str| site.client().ask(&format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{more}\r\n"));
     assert_eq!(get(&fields(4)).status, 200);
     let many = get(&fields(5));
     assert_eq!(
@@ -137,7 +147,9 @@ fn header_fields_that_are_too_large_are_refused() {
     let far_too_many = get(&fields(60));
     assert_eq!(far_too_many.problem(431), "there are more than 5 header fields", "which are not even read");
     let mut client = site.client();
-    client.try_send(format!("GET /healthz HTTP/1.1\r\nhost: h\r\na: {}", "b".repeat(200_000)).as_bytes());
+    client.try_send(
+        format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\na: {}", "b".repeat(200_000)).as_bytes(),
+    );
     let endless = client.answer();
     assert_eq!(endless.problem(431), "the request's line and header fields have more than 300 bytes");
     assert_eq!(endless.field("connection"), Some("close"));
@@ -147,7 +159,7 @@ fn header_fields_that_are_too_large_are_refused() {
 #[test]
 fn many_fields_that_are_few_enough_are_read_whole_or_in_parts() {
     let site = Site::new(POLICY);
-    let head = format!("GET /healthz HTTP/1.1\r\nhost: h\r\n{}", "a: b\r\n".repeat(50));
+    let head = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{}", "a: b\r\n".repeat(50));
     assert_eq!(site.client().ask(&format!("{head}\r\n")).status, 200);
     let mut client = site.client();
     client.send(head.as_bytes());
@@ -176,9 +188,9 @@ fn what_is_no_http_is_refused_and_ended() {
         assert_eq!((answer.field("connection"), client.rest().as_str()), (Some("close"), ""));
     }
     for smuggled in [
-        "POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n12345",
-        "POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: -1\r\n\r\n",
-        "POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: 18446744073709551616\r\n\r\n",
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n12345",
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: -1\r\n\r\n",
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 18446744073709551616\r\n\r\n",
     ] {
         let mut client = site.client();
         client.send(smuggled.as_bytes());
@@ -193,9 +205,11 @@ fn what_is_no_http_is_refused_and_ended() {
 fn a_body_that_ends_too_early_is_never_decided() {
     let site = Site::new(POLICY);
     for request in [
-        format!("POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: 100\r\n\r\n{CHECK}"),
-        format!("POST /v1/check HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n19\r\n{CHECK}\r\n"),
-        "POST /v1/check HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n".to_owned(),
+        format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{CHECK}"),
+        format!(
+            "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n19\r\n{CHECK}\r\n"
+        ),
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n".to_owned(),
     ] {
         let mut client = site.client();
         client.send(request.as_bytes());
@@ -210,8 +224,12 @@ fn a_body_that_ends_too_early_is_never_decided() {
 #[test]
 fn a_caller_that_goes_away_leaves_nothing_behind() {
     let site = Site::new(POLICY);
-    for sent in ["", "POST", "POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n{", &post(CHECK)]
-    {
+    for sent in [
+        "",
+        "POST",
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{",
+        &post(CHECK),
+    ] {
         let mut client = site.client();
         client.send(sent.as_bytes());
         drop(client);
@@ -244,7 +262,7 @@ fn requests_in_hand_are_finished_before_the_server_stops() {
     let length = CHECK.len();
     busy.send(
         format!(
-            "POST /v1/check HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
+            "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
         )
         .as_bytes(),
     );
@@ -271,8 +289,10 @@ where
 }
 
 async fn check_http2(sender: &mut SendRequest<Full<Bytes>>, body: &str) -> (u16, serde_json::Value) {
-    let request =
-        http::Request::post("http://here/v1/check").body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+    let request = http::Request::post("http://localhost/v1/check")
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body.to_owned())))
+        .unwrap();
     let answer = sender.send_request(request).await.unwrap();
     let status = answer.status().as_u16();
     let body = answer.into_body().collect().await.unwrap().to_bytes();
@@ -333,7 +353,7 @@ async fn over_http_2_who_is_refused_is_answered_when_all_has_come() {
     let sender = http2::<Later>(&site).await;
     let post = |path: &str, kind: &str| {
         let (end, ended) = oneshot::channel();
-        let request = http::Request::post(format!("http://here{path}")).header("content-type", kind);
+        let request = http::Request::post(format!("http://localhost{path}")).header("content-type", kind);
         let (mut sender, request) = (sender.clone(), request.body(Later(ended)).unwrap());
         (end, tokio::spawn(async move { sender.send_request(request).await }))
     };
@@ -361,7 +381,10 @@ async fn http_2_has_the_same_limits() {
         (413, Some("the body has more than 100 bytes; send several smaller ones"))
     );
     let mut sender = http2(&site).await;
-    let request = http::Request::post("http://here/v1/check").body(Stuck).unwrap();
+    let request = http::Request::post("http://localhost/v1/check")
+        .header("content-type", "application/json")
+        .body(Stuck)
+        .unwrap();
     let answer = sender.send_request(request).await.unwrap();
     assert_eq!((answer.status().as_u16(), answer.headers().get("connection")), (408, None));
 }

@@ -255,7 +255,10 @@ impl Web {
 
 fn post(body: &Value) -> String {
     let body = body.to_string();
-    format!("POST /v1/check HTTP/1.1\r\nhost: here\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 fn decided_over_http(answer: &Value) -> Decided {

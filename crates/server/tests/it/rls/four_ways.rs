@@ -93,7 +93,10 @@ impl World {
         let mode = word(asked.mode).unwrap_or("take");
         let body =
             format!(r#"{{"domain":"d","descriptor":{{"{name}":"{key}"}},"cost":{cost},"mode":"{mode}"}}"#);
-        let request = Request::post("/v1/check").body(Bytes::from(body)).unwrap();
+        let request = Request::post("/v1/check")
+            .header("content-type", "application/json")
+            .body(Bytes::from(body))
+            .unwrap();
         let status = self.api.answer(&mut self.other.clerk(), request).await.status();
         assert!(status == 200 || status == 429, "{status}");
         status == 200
