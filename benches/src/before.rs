@@ -162,7 +162,7 @@ impl Before {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Better;
+    use crate::case::{Better, Summary};
 
     const CASE_A: &str = r#"{"case":"a","unit":"ns","better":"lower","contenders":{"tollgate":{"median":10,"min":9,"max":11}}}"#;
 
@@ -186,7 +186,7 @@ mod tests {
         assert!(!before.add_to(&mut ours), "its second round is still to come");
         before.run_round();
         assert!(before.add_to(&mut ours));
-        assert_eq!(ours.summary("before").expect("added").median, 10.0);
+        assert_eq!(ours.summary("before"), Some(Summary { median: 10.0, min: 9.0, max: 11.0 }));
         assert!(!ours.table().contains("not in turn"), "{}", ours.table());
         assert_eq!(before.finish(&mut [ours]), Ok(()));
     }
