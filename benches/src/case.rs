@@ -137,10 +137,11 @@ impl Case {
     pub(crate) fn table(&self) -> String {
         let better = self.better.name();
         let mut lines = vec![format!("{} ({}, {better} is better)", self.name, self.unit)];
-        lines.push(format!("  {:<22} {:>12} {:>12} {:>12}", "", "median", "min", "max"));
+        let width = self.contenders.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(22);
+        lines.push(format!("  {:<width$} {:>12} {:>12} {:>12}", "", "median", "min", "max"));
         for (name, samples) in &self.contenders {
             let Summary { median, min, max } = Summary::of(samples);
-            lines.push(format!("  {name:<22} {median:>12.3} {min:>12.3} {max:>12.3}"));
+            lines.push(format!("  {name:<width$} {median:>12.3} {min:>12.3} {max:>12.3}"));
         }
         lines.extend(self.goals.iter().map(|goal| {
             let judged = goal.judge(self);
