@@ -7,7 +7,7 @@ use std::{env, fs, io};
 use serde_json::{Value, json};
 
 use crate::case::Case;
-use crate::machine;
+use crate::{before, machine, turns};
 
 /// How thorough a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,8 @@ impl Options {
 pub struct Bench {
     name: &'static str,
     options: Options,
+    /// The earlier commit that this one is compared with.
+    before: Option<String>,
     cases: Vec<Case>,
 }
 
@@ -69,17 +71,27 @@ impl Bench {
         println!("{name} at {} on {}, {}{quick}", machine::commit(), machine::machine(), machine::date());
         println!("profile: cargo's default release profile and line tables; no LTO beyond the default");
         println!("peers: {}\n", machine::peers());
-        Self { name, options, cases: Vec::new() }
+        let before = before::start(options);
+        if let Some(commit) = &before {
+            println!(
+                "before: {commit}, in a process of its own with all its contenders. Each round is run there"
+            );
+            println!("first, then here, and no round is repeated.\n");
+        }
+        Self { name, options, before, cases: Vec::new() }
     }
 
     /// Adds a case that was measured, and prints it.
-    pub fn add(&mut self, case: Case) {
+    pub fn add(&mut self, mut case: Case) {
+        turns::report(&case);
+        before::add_to(&mut case);
         println!("{}", case.table());
         self.cases.push(case);
     }
 
     /// Writes the file, and names the goals that are not met.
-    pub fn finish(self) -> ExitCode {
+    pub fn finish(mut self) -> ExitCode {
+        let compared = before::finish(&mut self.cases);
         match self.write() {
             Ok(path) => println!("written to {}", path.display()),
             Err(error) => {
@@ -87,7 +99,7 @@ impl Bench {
                 return ExitCode::FAILURE;
             }
         }
-        let unmet: Vec<String> = self.cases.iter().flat_map(Case::unmet).collect();
+        let unmet: Vec<String> = self.cases.iter().flat_map(Case::unmet).chain(compared.err()).collect();
         for goal in &unmet {
             println!("not met: {goal}");
         }
@@ -110,6 +122,9 @@ impl Bench {
             "date": machine::date(),
             "cases": self.cases.iter().map(Case::json).collect::<Vec<_>>(),
         });
+        if let Some(commit) = &self.before {
+            json["before"] = json!(commit);
+        }
         if self.options.is_quick() {
             json["quick"] = json!(true);
         }

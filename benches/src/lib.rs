@@ -3,6 +3,7 @@
 //! A benchmark is a program in `src/bin/`. It measures its contenders in turns (A B C A B C …), hands the samples to
 //! [`Case`]s, each with the [`Goal`]s that the project has set itself, and gives the cases to a [`Bench`].
 
+mod before;
 mod bench;
 mod case;
 mod child;
@@ -12,6 +13,7 @@ mod machine;
 mod pauses;
 mod resident;
 mod spin;
+mod turns;
 
 pub use bench::{Bench, Options, Quickness};
 pub use case::{Better, Case, Goal, Summary};
@@ -43,6 +45,10 @@ pub fn interleave<T>(
     contenders: &[Contender<'_, T>],
     mut sample: impl FnMut(&'static str, T),
 ) {
+    if turns::are_taken() || before::is_there() {
+        // Two processes stay in step only if neither repeats a round.
+        return take_turns(rounds, contenders, sample);
+    }
     let (mut quiet, mut noisy) = (0, Vec::new());
     for _ in 0..ATTEMPTS * rounds {
         let busy = Busy::now();
@@ -78,6 +84,7 @@ pub fn take_turns<T>(
 ) {
     let mut noisy = 0;
     for _ in 0..rounds {
+        await_turn();
         let busy = Busy::now();
         for (name, run) in contenders {
             sample(name, run());
@@ -92,9 +99,18 @@ pub fn take_turns<T>(
 /// Runs every contender once a round, in order: for those that are, or need, processes of their own, whose use of the machine
 /// cannot be told from that of others. Whoever runs such a bench sees to it that nothing else does.
 pub fn alternate<T>(rounds: usize, contenders: &[Contender<'_, T>], mut sample: impl FnMut(&'static str, T)) {
-    for (name, run) in (0..rounds).flat_map(|_| contenders) {
-        sample(name, run());
+    for _ in 0..rounds {
+        await_turn();
+        for (name, run) in contenders {
+            sample(name, run());
+        }
     }
+}
+
+/// Waits until this process may run its next round, if two commits are compared; see `before.rs` and `turns.rs`.
+fn await_turn() {
+    turns::wait();
+    before::run_round();
 }
 
 /// How often a round may be run for one that counts.

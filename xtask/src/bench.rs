@@ -1,7 +1,11 @@
 //! `cargo xtask bench`: runs the benchmarks, which live outside the workspace.
 
+mod before;
+
 use std::fs;
 use std::path::Path;
+
+use before::Before;
 
 use crate::run::{self, Failure, command, root};
 use crate::test::{envoy, package};
@@ -10,13 +14,12 @@ const BINS: &str = "benches/src/bin";
 
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let plan = Plan::new(args, &names(&root().join(BINS))).map_err(Failure::Misuse)?;
+    let before = plan.before.as_deref().map(|rev| Before::new(root(), rev)).transpose()?;
     let mut failed = Vec::new();
     for name in &plan.names {
         tools(name)?;
-        let mut bench = command("cargo run --release --manifest-path benches/Cargo.toml --bin");
-        bench.arg(name).arg("--").args(&plan.flags);
         // One that misses its goal must not hide the others.
-        if let Err(failure) = run::run(&mut bench) {
+        if let Err(failure) = run_one(name, &plan.flags, before.as_ref()) {
             let (Failure::Step(message) | Failure::Misuse(message)) = failure;
             eprintln!("xtask: {message}");
             failed.push(name.as_str());
@@ -27,6 +30,18 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     } else {
         Err(Failure::Step(format!("FAILED benches: {}", failed.join(", "))))
     }
+}
+
+/// Builds and runs one bench, in turn with the same bench of an earlier commit if there is one.
+fn run_one(name: &str, flags: &[String], before: Option<&Before>) -> Result<(), Failure> {
+    let mut bench = command("cargo run --release --manifest-path benches/Cargo.toml --bin");
+    bench.arg(name).arg("--").args(flags);
+    if let Some(before) = before {
+        // See benches/src/before.rs.
+        bench.env("TOLLGATE_BENCH_BEFORE", before.build(name)?);
+        bench.env("TOLLGATE_BENCH_BEFORE_COMMIT", before.commit());
+    }
+    run::run(&mut bench)
 }
 
 /// Makes sure that there is what a bench calls: loads, peers, and what counts instructions.
@@ -46,13 +61,28 @@ fn tools(bench: &str) -> Result<(), Failure> {
 struct Plan {
     names: Vec<String>,
     flags: Vec<String>,
+    /// The revision to compare with.
+    before: Option<String>,
 }
 
 impl Plan {
     fn new(args: &[&str], known: &[String]) -> Result<Self, String> {
-        let (flags, wanted): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with('-'));
-        if let Some(flag) = flags.iter().find(|flag| !matches!(**flag, "--check" | "--quick")) {
-            return Err(format!("`bench` has no flag {flag}; it has --check and --quick"));
+        let (mut flags, mut wanted, mut before) = (Vec::new(), Vec::new(), None);
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match *arg {
+                "--check" | "--quick" => flags.push((*arg).to_string()),
+                "--before" => {
+                    let rev = args.next().filter(|rev| !rev.starts_with('-'));
+                    before = Some(rev.ok_or("--before needs a git revision, such as HEAD~1")?.to_string());
+                }
+                flag if flag.starts_with('-') => {
+                    return Err(format!(
+                        "`bench` has no flag {flag}; it has --check, --quick and --before REV"
+                    ));
+                }
+                name => wanted.push(name),
+            }
         }
         let list =
             if known.is_empty() { format!("none in {BINS}") } else { format!("{}, all", known.join(", ")) };
@@ -63,7 +93,7 @@ impl Plan {
             [] => return Err(format!("`bench` needs a name; there are: {list}")),
             [_, second, ..] => return Err(format!("`bench` takes one name, but got {second:?} as well")),
         };
-        Ok(Self { names, flags: flags.into_iter().map(String::from).collect() })
+        Ok(Self { names, flags, before })
     }
 }
 
@@ -89,9 +119,20 @@ mod tests {
 
     #[test]
     fn flags_go_before_or_after_the_name() {
-        let expected = Plan { names: vec!["wait".into()], flags: vec!["--quick".into()] };
+        let expected = Plan { names: vec!["wait".into()], flags: vec!["--quick".into()], before: None };
         assert_eq!(plan(&["wait", "--quick"]).as_ref(), Ok(&expected));
         assert_eq!(plan(&["--quick", "wait"]).as_ref(), Ok(&expected));
+    }
+
+    #[test]
+    fn before_takes_a_revision() {
+        let expected =
+            Plan { names: vec!["wait".into()], flags: vec!["--check".into()], before: Some("HEAD~1".into()) };
+        assert_eq!(plan(&["wait", "--before", "HEAD~1", "--check"]).as_ref(), Ok(&expected));
+        assert_eq!(plan(&["--check", "--before", "HEAD~1", "wait"]).as_ref(), Ok(&expected));
+        let missing = "--before needs a git revision, such as HEAD~1";
+        assert_eq!(plan(&["wait", "--before"]).unwrap_err(), missing);
+        assert_eq!(plan(&["wait", "--before", "--check"]).unwrap_err(), missing);
     }
 
     #[test]
@@ -108,7 +149,7 @@ mod tests {
         );
         assert_eq!(
             plan(&["wait", "--fast"]).unwrap_err(),
-            "`bench` has no flag --fast; it has --check and --quick"
+            "`bench` has no flag --fast; it has --check, --quick and --before REV"
         );
         assert_eq!(
             plan(&["direct", "wait"]).unwrap_err(),
