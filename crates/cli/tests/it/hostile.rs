@@ -44,7 +44,7 @@ const FLAGS: [&str; 7] = [
 /// How many connections attack at once.
 const CONNECTIONS: usize = 3;
 /// How late a close may be noticed on a busy machine, beyond the quarter that the server may add to a time-out.
-const TOLERANCE: Duration = Duration::from_secs(2);
+const TOLERANCE: Duration = Duration::from_millis(750);
 const MIB: u64 = 1 << 20;
 
 /// When the server must have closed a connection.
@@ -56,8 +56,6 @@ enum Due {
     By(Duration),
     /// At any time, or never: the connection is slow but within the rules.
     Whenever,
-    /// Not while the client is there.
-    Never,
 }
 
 impl Due {
@@ -69,7 +67,6 @@ impl Due {
             Self::After(span) => is_before(span) && ended.after >= span * 3 / 4,
             Self::By(span) => is_before(span),
             Self::Whenever => true,
-            Self::Never => !is_over,
         }
     }
 }
@@ -86,18 +83,28 @@ struct Client {
     memory: u64,
     /// The size of the client's socket buffers.
     buffers: Option<usize>,
+    /// How long it keeps trying.
+    limit: Duration,
     /// Whether it leaves even TLS unspoken.
     is_bare: bool,
 }
 
 impl Client {
     fn new(name: &'static str, attack: Attack, due: fn(Way, usize) -> Due) -> Self {
-        Self { name, attack, due, memory: 16 * MIB, buffers: None, is_bare: false }
+        Self {
+            name,
+            attack,
+            due,
+            memory: 16 * MIB,
+            buffers: None,
+            limit: Duration::from_secs(5),
+            is_bare: false,
+        }
     }
 
     /// Attacks a listener with one connection.
     fn run(&self, place: Place, way: Way, index: usize) -> Ended {
-        let place = Place { buffers: self.buffers, ..place };
+        let place = Place { buffers: self.buffers, limit: self.limit, ..place };
         let opened = if self.is_bare { place.open_bare() } else { place.open() };
         let mut wire = opened.expect("the listener accepts");
         let over = (self.attack)(&mut wire, way, index);
@@ -251,7 +258,8 @@ fn a_dripping_first_head_is_closed() {
 #[test]
 fn a_dripping_second_head_is_closed_or_harmless() {
     let due = |way: Way, _| if way.is_http2() { Due::Whenever } else { Due::After(SLOW) };
-    Client::new("dripping second head", clients::drip_a_second_head, due).check();
+    let client = Client::new("dripping second head", clients::drip_a_second_head, due);
+    Client { limit: IDLE * 5 / 2, ..client }.check();
 }
 
 #[test]
@@ -279,7 +287,9 @@ fn clients_that_never_read_are_closed() {
 
 #[test]
 fn floods_of_resets_are_survived() {
-    Client::new("reset flood", clients::flood_with_resets, |_, _| Due::By(IDLE)).check();
+    // Where connections are reset, the client opens 350 after the other. SYNs that find the backlog full are sent again after seconds.
+    let due = |way: Way, _| Due::By(if way.is_http2() { IDLE } else { 8 * IDLE });
+    Client::new("reset flood", clients::flood_with_resets, due).check();
 }
 
 #[test]
@@ -294,9 +304,9 @@ fn idle_clients_that_ignore_pings_are_closed() {
 
 #[test]
 fn idle_grpc_clients_that_answer_pings_are_kept() {
-    let client = Client::new("answers pings", clients::answer_pings, |_, _| Due::Never);
+    let client = Client::new("answers pings", clients::answer_pings, |_, _| Due::Whenever);
     let service = start(None, &FLAGS);
-    let place = Place { limit: IDLE * 5 / 2, ..Way::Grpc.place(&service, None) };
-    let ended = client.run(place, Way::Grpc, 0);
+    let client = Client { limit: IDLE * 5 / 2, ..client };
+    let ended = client.run(Way::Grpc.place(&service, None), Way::Grpc, 0);
     assert_eq!(ended.over, Err(Over::Open), "closed after {:?}", ended.after);
 }

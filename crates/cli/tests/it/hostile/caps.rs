@@ -20,6 +20,7 @@ fn each_address_has_its_share(files: Option<&Files>) {
         let place = way.place(&service, files.map(|files| files.caller(None)));
         let other = Place { from: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), ..place.clone() };
         let held = hold(way, &place, 4);
+        assert_eq!(held.len(), 4, "{way:?}: four connections of an address get in");
         assert!(!way.answers(&place), "{way:?}: a fifth connection of the address is refused");
         assert!(way.answers(&other), "{way:?}: another address gets in");
         drop(held);
@@ -54,8 +55,8 @@ fn a_full_listener_leaves_the_others_answering() {
 
 #[test]
 fn refused_connections_are_counted_in_a_few_lines() {
-    let service = start(None, &["--max-connections=1"]);
-    let _held = hold(Way::Http1, &Way::Http1.place(&service, None), 1);
+    let service = start(None, &["--max-connections=1", "--max-connections-per-address=1"]);
+    let _first = hold(Way::Http1, &Way::Http1.place(&service, None), 1);
     let before = lines(&service);
     for refused in 0..600 {
         let mut stream = TcpStream::connect(service.http).expect("the system accepts");
@@ -65,7 +66,9 @@ fn refused_connections_are_counted_in_a_few_lines() {
         }
     }
     assert!(lines(&service) <= before + 4, "{}", service.log());
-    service.tells("599");
+    // Ten seconds after the first line the second says how many there were since.
+    let is_count = |line: &str| line.split(|c: char| !c.is_ascii_digit()).any(|number| number == "599");
+    until("the refusals since are counted", || service.log().lines().skip(before).any(is_count));
     assert!(lines(&service) <= before + 5, "{}", service.log());
 }
 

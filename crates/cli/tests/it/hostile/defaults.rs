@@ -4,7 +4,6 @@ use std::thread;
 use std::time::Duration;
 
 use super::way::Way;
-use super::wire::Place;
 use super::{Client, Due, clients, start};
 use crate::support::certificates::Files;
 
@@ -14,8 +13,9 @@ const FIRST_REQUEST: Duration = Duration::from_secs(10);
 #[test]
 fn by_default_every_listener_closes_silent_clients_after_ten_seconds() {
     let due = |_, _| Due::After(FIRST_REQUEST);
-    let silent = Client { is_bare: true, ..Client::new("silent", clients::stay_silent, due) };
-    let half = Client::new("half a preface", clients::send_half_a_preface, due);
+    let limit = FIRST_REQUEST + Duration::from_secs(5);
+    let silent = Client { is_bare: true, limit, ..Client::new("silent", clients::stay_silent, due) };
+    let half = Client { limit, ..Client::new("half a preface", clients::send_half_a_preface, due) };
     let files = Files::new();
     let services = [(start(None, &[]), None), (start(Some(&files), &[]), Some(files.caller(None)))];
     let problems: Vec<String> = thread::scope(|scope| {
@@ -24,7 +24,7 @@ fn by_default_every_listener_closes_silent_clients_after_ten_seconds() {
             for (client, way) in
                 [silent, half].into_iter().flat_map(|client| Way::ALL.map(|way| (client, way)))
             {
-                let place = Place { limit: Duration::from_secs(16), ..way.place(service, caller.clone()) };
+                let place = way.place(service, caller.clone());
                 running.push(scope.spawn(move || {
                     let ended = client.run(place, way, 0);
                     let is_met = due(way, 0).is_met(&ended);

@@ -115,7 +115,7 @@ impl<'a> Http2<'a> {
     /// Makes a whole request.
     pub(super) fn ask(&mut self, request: &Request) -> Result<(), Over> {
         let stream = self.open(request, 0)?;
-        self.wire.send(&frame(DATA, END_STREAM, stream, &request.body))
+        self.send_body(stream, &request.body, END_STREAM)
     }
 
     /// Begins a request of whose body so many bytes are still to be sent.
@@ -164,9 +164,18 @@ impl<'a> Http2<'a> {
         self.wire.send(&frame(WINDOW_UPDATE, 0, 0, &most.to_be_bytes()))
     }
 
-    /// Sends a part of a request's body, whether there is a window for it or not.
+    /// Sends a part of a request's body, whether the server's windows allow it or not.
     pub(super) fn send_data(&mut self, stream: u32, bytes: &[u8]) -> Result<(), Over> {
-        self.wire.send(&frame(DATA, 0, stream, bytes))
+        self.send_body(stream, bytes, 0)
+    }
+
+    fn send_body(&mut self, stream: u32, bytes: &[u8], flags: u8) -> Result<(), Over> {
+        let count = i64::try_from(bytes.len()).unwrap();
+        self.window -= count;
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            stream.window -= count;
+        }
+        self.wire.send(&frame(DATA, flags, stream, bytes))
     }
 
     /// Sends of all unfinished bodies what the server's windows allow.
@@ -199,6 +208,13 @@ impl<'a> Http2<'a> {
     pub(super) fn wait_for_end(&mut self) -> Result<(), Over> {
         loop {
             self.wait()?;
+        }
+    }
+
+    /// Sends PINGs, byte by byte, and reads nothing.
+    pub(super) fn never_read(&mut self) -> Result<(), Over> {
+        loop {
+            self.wire.drip_blindly(&frame(PING, 0, 0, &[0; 8]))?;
         }
     }
 

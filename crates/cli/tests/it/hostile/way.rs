@@ -90,8 +90,8 @@ impl Way {
     /// A request with a large answer.
     pub(super) fn large(self) -> Request {
         if self == Self::Grpc {
-            // The domain "default", and 500 times the descriptor (user, ann).
-            let descriptor = b"\x12\x0d\x0a\x0b\x0a\x04user\x12\x03ann".repeat(500);
+            // The domain "default", and 20 times the descriptor (user, ann).
+            let descriptor = b"\x12\x0d\x0a\x0b\x0a\x04user\x12\x03ann".repeat(20);
             let message = [b"\x0a\x07default", &descriptor[..]].concat();
             return Request::call(SHOULD_RATE_LIMIT, &message, message.len());
         }

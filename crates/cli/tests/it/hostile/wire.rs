@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
@@ -149,6 +150,16 @@ impl Wire {
         for byte in bytes.chunks(1) {
             self.send(byte)?;
             self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// The same without reading.
+    pub(super) fn drip_blindly(&mut self, bytes: &[u8]) -> Result<(), Over> {
+        let (_keep, never) = mpsc::channel::<()>();
+        for byte in bytes.chunks(1) {
+            self.send(byte)?;
+            let _ = never.recv_timeout(STEP);
         }
         Ok(())
     }
