@@ -2,6 +2,8 @@
 
 mod command;
 mod fleet;
+#[cfg(target_os = "linux")]
+mod hostile;
 mod imported;
 mod secure;
 mod serve;

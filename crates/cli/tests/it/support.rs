@@ -119,6 +119,11 @@ impl Service {
         Self { child, http, grpc, resp, admin, greeting, log, reader: Some(reader) }
     }
 
+    /// The id of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -107,6 +107,9 @@ impl Files {
     }
 }
 
+/// A connection over TLS.
+pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
 /// Somebody who speaks TLS.
 #[derive(Clone)]
 pub(crate) struct Caller(ClientConfig);
@@ -114,9 +117,7 @@ pub(crate) struct Caller(ClientConfig);
 impl Caller {
     /// What is answered, until the connection ends, to somebody who takes the service for `name`.
     pub(crate) fn say_to(&self, name: &'static str, address: SocketAddr, text: &str) -> io::Result<String> {
-        let name = ServerName::try_from(name).unwrap();
-        let connection = ClientConnection::new(Arc::new(self.0.clone()), name).map_err(io::Error::other)?;
-        let mut stream = StreamOwned::new(connection, connect(address)?);
+        let mut stream = self.open_to(name, connect(address)?, &[])?;
         stream.write_all(text.as_bytes())?;
         let mut answer = Vec::new();
         // Whoever cuts a connection off after an answer has answered all the same.
@@ -128,6 +129,19 @@ impl Caller {
 
     pub(crate) fn say(&self, address: SocketAddr, text: &str) -> io::Result<String> {
         self.say_to("localhost", address, text)
+    }
+
+    /// Returns a TLS stream to `localhost` whose handshake has not begun. It offers these protocols by ALPN.
+    pub(crate) fn open(&self, stream: TcpStream, protocols: &[&str]) -> io::Result<TlsStream> {
+        self.open_to("localhost", stream, protocols)
+    }
+
+    fn open_to(&self, name: &'static str, stream: TcpStream, protocols: &[&str]) -> io::Result<TlsStream> {
+        let mut config = self.0.clone();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let name = ServerName::try_from(name).unwrap();
+        let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+        Ok(StreamOwned::new(connection, stream))
     }
 
     /// For HTTP/2.

@@ -1,0 +1,77 @@
+//! How many connections a listener, and an address, may have.
+
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+
+use super::start;
+use super::way::Way;
+use super::wire::{Place, Wire};
+use crate::support::certificates::Files;
+use crate::support::{Service, until};
+
+/// Opens up to so many connections, as the listener takes them. Each makes a request and stays.
+fn hold(way: Way, place: &Place, count: usize) -> Vec<Wire> {
+    (0..count).map_while(|_| way.served(place)).collect()
+}
+
+fn each_address_has_its_share(files: Option<&Files>) {
+    let service = start(files, &["--max-connections-per-address=4"]);
+    for way in Way::LISTENERS {
+        let place = way.place(&service, files.map(|files| files.caller(None)));
+        let other = Place { from: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), ..place.clone() };
+        let held = hold(way, &place, 4);
+        assert_eq!(held.len(), 4, "{way:?}: four connections of an address get in");
+        assert!(!way.answers(&place), "{way:?}: a fifth connection of the address is refused");
+        assert!(way.answers(&other), "{way:?}: another address gets in");
+        drop(held);
+        until("the address gets in again", || way.answers(&place));
+    }
+}
+
+#[test]
+fn an_address_with_too_many_connections_is_refused_and_others_get_in() {
+    each_address_has_its_share(None);
+    each_address_has_its_share(Some(&Files::new()));
+}
+
+#[test]
+fn a_full_listener_leaves_the_others_answering() {
+    let flags = ["--max-connections=6", "--max-connections-per-address=6", "--admin-max-connections=3"];
+    let service = start(None, &flags);
+    let place = |way: Way| way.place(&service, None);
+    let [http, admin, grpc, resp] = Way::LISTENERS;
+    for (way, count, other) in [(admin, 3, http), (http, 6, admin), (grpc, 6, admin), (resp, 6, admin)] {
+        // The connections before may still be open on the server's side.
+        let mut held = Vec::new();
+        until("the listener takes as many as it may", || {
+            held.clear();
+            held.extend(hold(way, &place(way), count));
+            held.len() == count
+        });
+        assert!(!way.answers(&place(way)), "{way:?} is full");
+        assert!(other.answers(&place(other)), "{other:?} answers while {way:?} is full");
+    }
+}
+
+#[test]
+fn refused_connections_are_counted_in_a_few_lines() {
+    let service = start(None, &["--max-connections=1", "--max-connections-per-address=1"]);
+    let _first = hold(Way::Http1, &Way::Http1.place(&service, None), 1);
+    let before = lines(&service);
+    for refused in 0..600 {
+        let mut stream = TcpStream::connect(service.http).expect("the system accepts");
+        let _ = stream.read_to_end(&mut Vec::new()); // a refusal, or only the end
+        if refused == 0 {
+            until("the first refusal is logged at once", || lines(&service) > before);
+        }
+    }
+    assert!(lines(&service) <= before + 4, "{}", service.log());
+    // Ten seconds after the first line the second says how many there were since.
+    let is_count = |line: &str| line.split(|c: char| !c.is_ascii_digit()).any(|number| number == "599");
+    until("the refusals since are counted", || service.log().lines().skip(before).any(is_count));
+    assert!(lines(&service) <= before + 5, "{}", service.log());
+}
+
+fn lines(service: &Service) -> usize {
+    service.log().lines().count()
+}
