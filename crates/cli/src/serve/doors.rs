@@ -50,14 +50,17 @@ pub(super) fn open<S: Store>(
         .slow_timeout(resp.slow_timeout);
     let rls = RlsProtocol::new(&metrics).options(envoy).limits(limits(http));
     let rls = rls.health(grpc.health).reflection(grpc.reflection);
-    let mut opening =
-        Opening { server, tls: guard.tls(), limits: connection_limits(settings), doors: Vec::new() };
+    let mut opening = Opening {
+        server,
+        tls: guard.tls(),
+        limits: connection_limits(settings, settings.max_connections.get()),
+        doors: Vec::new(),
+    };
     opening.listen("http", http.address, HttpProtocol::new(api(FOR_SERVICES).rls(envoy)))?;
     opening.listen("grpc", grpc.address, rls)?;
     opening.listen("resp", resp.address, redis)?;
     // Connections of its own: however many clients the others have, an administrator gets in.
-    opening.limits.total = admin.max_connections.get();
-    opening.limits.per_address = a_quarter_of(opening.limits.total);
+    opening.limits = connection_limits(settings, admin.max_connections.get());
     opening.listen("admin", admin.address, HttpProtocol::new(api(FOR_ADMINISTRATORS)))?;
     Ok(opening.doors)
 }
@@ -114,16 +117,12 @@ fn limits(http: &Http) -> HttpLimits {
     limits
 }
 
-/// What one client address gets of a listener's connections, unless a setting says otherwise.
-fn a_quarter_of(connections: usize) -> usize {
-    connections.div_ceil(4)
-}
-
-fn connection_limits(settings: &Settings) -> ConnectionLimits {
+/// The limits of a listener that may have so many connections; one address gets a quarter of them unless the settings say otherwise.
+fn connection_limits(settings: &Settings, total: usize) -> ConnectionLimits {
     let mut limits = ConnectionLimits::default();
-    limits.total = settings.max_connections.get();
+    limits.total = total;
     let per_address = settings.max_connections_per_address.map(Count::get);
-    limits.per_address = per_address.unwrap_or(a_quarter_of(limits.total));
+    limits.per_address = per_address.unwrap_or(total.div_ceil(4));
     limits.first_request_timeout = settings.first_request_timeout;
     limits
 }
@@ -137,6 +136,6 @@ mod tests {
     fn the_defaults_are_those_of_the_library() {
         let settings = resolve(&Given::default()).unwrap().settings;
         assert_eq!(limits(&settings.http), HttpLimits::default());
-        assert_eq!(connection_limits(&settings), ConnectionLimits::default());
+        assert_eq!(connection_limits(&settings, settings.max_connections.get()), ConnectionLimits::default());
     }
 }

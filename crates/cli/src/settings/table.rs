@@ -153,7 +153,7 @@ fn service() -> Vec<Setting> {
         of(
             "max_connections_per_address",
             "none",
-            "Connections at once on each listener from one client address, or from one /64 network of IPv6; none is a quarter of max_connections",
+            "Connections at once on each listener from one client address, or from one /64 network of IPv6; none is a quarter of the listener's connections",
             |to| &mut to.max_connections_per_address,
         ),
         of(

@@ -53,7 +53,11 @@ fn a_host_that_is_not_ours_is_refused() {
         assert_ne!(check(host).status, 421, "{host}");
     }
     let without_origin = format!("host: attacker.example\r\n{JSON}");
-    assert_eq!(ask(&site, "POST /v1/check", &without_origin, CHECK).status, 421, "not by the fast path either");
+    assert_eq!(
+        ask(&site, "POST /v1/check", &without_origin, CHECK).status,
+        421,
+        "not by the fast path either"
+    );
     for probe in ["/healthz", "/readyz"] {
         assert_eq!(ask(&site, &format!("GET {probe}"), "host: attacker.example\r\n", "").status, 200);
     }
