@@ -1,6 +1,7 @@
 //! What can be typed.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -126,6 +127,27 @@ pub(crate) fn given(matches: &ArgMatches) -> Given {
         flags: settings::all().iter().filter_map(flag).collect(),
         variables: std::env::vars_os().collect(),
     }
+}
+
+/// Prints what clap says of a call that it cannot read, without arguments that may hold a password.
+pub(crate) fn misuse(error: &clap::Error) -> ExitCode {
+    let is_secret = |argument: &String| argument.contains('@') || argument.contains("://");
+    let secrets: Vec<String> = std::env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .filter(is_secret)
+        .collect();
+    if !error.use_stderr() || secrets.is_empty() {
+        error.exit();
+    }
+    let mut text = error.render().to_string();
+    for secret in &secrets {
+        text = text.replace(secret, "…");
+        if let Some((_, value)) = secret.split_once('=') {
+            text = text.replace(value, "…");
+        }
+    }
+    eprint!("{text}");
+    ExitCode::from(2)
 }
 
 /// Prints a script for a shell.

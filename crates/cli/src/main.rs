@@ -17,7 +17,10 @@ use clap::ArgMatches;
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let matches = command::command().get_matches();
+    let matches = match command::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return command::misuse(&error),
+    };
     match run(&matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.tell(),

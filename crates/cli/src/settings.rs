@@ -19,6 +19,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::{command, output};
+use store::has_password;
 pub(crate) use store::{Address, Store};
 pub(crate) use table::*;
 pub(crate) use together::is_exposed;
@@ -32,8 +33,8 @@ pub(crate) const CONFIG_VARIABLE: &str = "TOLLGATE_CONFIG";
 /// How the names of all variables begin.
 const PREFIX: &str = "TOLLGATE_";
 
-/// What somebody gave.
-#[derive(Debug, Default)]
+/// What was given. It has no Debug, since it may hold a password.
+#[derive(Default)]
 pub(crate) struct Given {
     pub(crate) config: Option<PathBuf>,
     /// By key.
@@ -42,13 +43,19 @@ pub(crate) struct Given {
 }
 
 /// What came of it.
-#[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) settings: Settings,
     /// What each setting is and where it comes from, in the order of the table.
     pub(crate) sources: Vec<(String, Origin)>,
     /// What is probably a mistake and might be none.
     pub(crate) hints: Vec<String>,
+}
+
+impl fmt::Debug for Resolved {
+    /// Without the texts that were given, of which one may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolved").field("settings", &self.settings).finish_non_exhaustive()
+    }
 }
 
 /// Where a setting comes from.
@@ -117,6 +124,10 @@ impl Resolving {
     }
 
     fn choose(&mut self, setting: &Setting, text: String, origin: Origin) {
+        if setting.key == "store" && matches!(origin, Origin::Flag(_)) && has_password(&text) {
+            let instead = "the list of processes would show the password: give --store-password-file, or the address in TOLLGATE_STORE";
+            return self.mistakes.push(format!("{origin}: {instead}"));
+        }
         match setting.set(&mut self.settings, &text) {
             Ok(()) => _ = self.chosen.insert(setting.key, (text, origin)),
             Err(message) => self.mistakes.push(format!("{origin}: {message}")),
@@ -130,7 +141,8 @@ impl Resolving {
             }
             Err(message) => {
                 let message = format!("{}: {message}", setting.key);
-                self.mistakes.push(tollgate_policy::Problem::new(place, message).to_string());
+                self.mistakes
+                    .push(tollgate_policy::Problem::new(place, message).without_excerpt().to_string());
             }
         }
     }

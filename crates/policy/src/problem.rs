@@ -56,6 +56,12 @@ impl Problem {
         Self { path, line: 0, column: 0, message, help: None, excerpt: None }
     }
 
+    /// The same without the line that it is about, which may hold what must not be shown.
+    #[must_use]
+    pub fn without_excerpt(self) -> Self {
+        Self { excerpt: None, ..self }
+    }
+
     /// The same with a hint, if there is one.
     #[must_use]
     pub fn help(mut self, help: impl Into<Option<String>>) -> Self {

@@ -19,6 +19,7 @@
 //!   Envoy's `failure_mode_deny` to say.
 
 mod call;
+mod codec;
 mod connection;
 mod decide;
 mod health;

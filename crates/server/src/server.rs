@@ -100,13 +100,13 @@ impl Stop {
 /// See the `tollgate` command: `serve`.
 pub struct Server<S: Store> {
     engine: Engine<S>,
-    listeners: Vec<Listener<S>>,
+    endpoints: Vec<Endpoint<S>>,
     workers: usize,
     keys: Keys,
 }
 
 /// A protocol, and where it is spoken.
-struct Listener<S: Store> {
+struct Endpoint<S: Store> {
     listener: TcpListener,
     protocol: Arc<dyn Protocol<S>>,
     tls: Option<Arc<Tls>>,
@@ -117,7 +117,7 @@ impl<S: Store> Server<S> {
     /// A server that listens nowhere yet, with a worker for each core.
     pub fn new(engine: Engine<S>) -> Self {
         let workers = thread::available_parallelism().map_or(1, usize::from);
-        Self { engine, listeners: Vec::new(), workers, keys: Keys::new(Keyring::open()) }
+        Self { engine, endpoints: Vec::new(), workers, keys: Keys::new(Keyring::open()) }
     }
 
     /// With so many workers; at least one.
@@ -160,7 +160,7 @@ impl<S: Store> Server<S> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        self.listeners.push(Listener { listener, protocol: Arc::new(protocol), tls, limits });
+        self.endpoints.push(Endpoint { listener, protocol: Arc::new(protocol), tls, limits });
         Ok(address)
     }
 
@@ -171,7 +171,7 @@ impl<S: Store> Server<S> {
     pub fn start(self) -> io::Result<Running> {
         let stop = CancellationToken::new();
         let (workers, crew) = Crew::start(self.workers, &self.engine, &self.keys, &stop)?;
-        let accept = accept_all(self.listeners, workers, stop.clone());
+        let accept = accept_all(self.endpoints, workers, stop.clone());
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let front = move || runtime.block_on(accept);
         let front = thread::Builder::new().name("tollgate-accept".to_owned()).spawn(front)?;
@@ -208,7 +208,7 @@ impl Running {
 
 impl<S: Store> fmt::Debug for Server<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let protocols: Vec<_> = self.listeners.iter().map(|listener| listener.protocol.name()).collect();
+        let protocols: Vec<_> = self.endpoints.iter().map(|endpoint| endpoint.protocol.name()).collect();
         f.debug_struct("Server")
             .field("protocols", &protocols)
             .field("workers", &self.workers)

@@ -1,5 +1,6 @@
 //! The store in Redis, shared with other processes.
 
+use std::fs;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -55,6 +56,7 @@ pub(super) fn open(address: &Address, settings: &Settings) -> Result<Shared, Fai
             "--snapshot-folder is for the store in memory: Redis keeps counters by itself, as its own settings say".to_owned(),
         ));
     }
+    let address = &with_password(address, settings)?;
     let builder = address.store().names(settings.memory.names.get());
     let store = builder.build().map_err(|error| Failure::Usage(format!("--store: {error}")))?;
     let mut runtime = Builder::new_multi_thread();
@@ -62,6 +64,21 @@ pub(super) fn open(address: &Address, settings: &Settings) -> Result<Shared, Fai
     let runtime = runtime.build().or_fault("cannot start")?;
     tell(address, runtime.block_on(first_answer(&store)));
     Ok(Shared { store, runtime })
+}
+
+/// The address with the password of the file, if there is one.
+fn with_password(address: &Address, settings: &Settings) -> Result<Address, Failure> {
+    let Some(path) = &settings.store_password_file else { return Ok(address.clone()) };
+    let failed = |why: String| Failure::Usage(format!("--store-password-file: {}: {why}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let password = text.strip_suffix('\n').unwrap_or(&text);
+    let password = password.strip_suffix('\r').unwrap_or(password);
+    if password.is_empty() {
+        return Err(failed("the file is empty: it must hold the password".to_owned()));
+    }
+    address.with_password(password).ok_or_else(|| {
+        failed("the address in --store has a password already: give one of the two".to_owned())
+    })
 }
 
 async fn first_answer(store: &RedisStore) -> Result<(), StoreError> {

@@ -18,7 +18,11 @@ pub(super) type Values = BTreeMap<String, (String, Place)>;
 pub(super) fn read(path: &Path) -> (Values, Vec<Problem>) {
     let shown = path.display().to_string();
     match fs::read_to_string(path) {
-        Ok(text) => parse(&Source::new(shown, text)),
+        Ok(text) => {
+            let (values, problems) = parse(&Source::new(shown, text));
+            // A line may hold a password, wherever the mistake in it is.
+            (values, problems.into_iter().map(Problem::without_excerpt).collect())
+        }
         Err(error) => (Values::new(), vec![Problem::in_file(shown, format!("cannot be read: {error}"))]),
     }
 }

@@ -21,9 +21,17 @@ pub(crate) enum Store {
 pub(crate) struct Address(String);
 
 impl Address {
-    /// What is there.
+    /// A builder of the store at this address.
     pub(crate) fn store(&self) -> RedisStoreBuilder {
         RedisStore::builder(&self.0)
+    }
+
+    /// The same address with a password, unless it has one already.
+    pub(crate) fn with_password(&self, password: &str) -> Option<Self> {
+        let (scheme, rest) = self.0.split_once("://")?;
+        let (user, hosts) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let encoded: String = password.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        (!user.contains(':')).then(|| Self(format!("{scheme}://{user}:{encoded}@{hosts}")))
     }
 }
 
@@ -31,6 +39,12 @@ impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&without_password(&self.0))
     }
+}
+
+/// Whether an address of a store, right or wrong, seems to hold a password.
+pub(crate) fn has_password(text: &str) -> bool {
+    let user = text.rsplit_once('@').map_or("", |(user, _)| user);
+    user.split_once("://").map_or(user, |(_, user)| user).contains(':')
 }
 
 const MEMORY: &str = "memory";
@@ -55,10 +69,16 @@ impl Value for Store {
     fn shown(text: &str) -> String {
         without_password(text)
     }
+
+    /// Nothing of what cannot be read, since no rule finds the password in it.
+    fn found(_: &str) -> String {
+        "something else, which is not shown because it may hold a password".to_owned()
+    }
 }
 
-/// The same without what stands before the last `@`, other than the scheme.
+/// A readable address without its query, and without what stands before the last `@`, other than the scheme.
 fn without_password(text: &str) -> String {
+    let text = text.split('?').next().unwrap_or_default();
     let Some((secret, place)) = text.rsplit_once('@') else { return text.to_owned() };
     let scheme = secret.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
     format!("{scheme}…@{place}")
@@ -101,9 +121,31 @@ mod tests {
             ("redis//:secret@host", "…@host"),
             ("redis+cluster://a:1,b:2", "redis+cluster://a:1,b:2"),
             ("memory", "memory"),
+            ("redis+unix:///run/redis.sock?pass=secret", "redis+unix:///run/redis.sock"),
         ] {
             assert_eq!(Store::shown(text), shown);
             assert_eq!(format!("{:?}", Address(text.to_owned())), shown);
+        }
+    }
+
+    #[test]
+    fn with_password_encodes_it_and_keeps_the_user() {
+        let with = |text: &str| Address(text.to_owned()).with_password("p@:/").map(|address| address.0);
+        assert_eq!(with("redis://host:1/2").as_deref(), Some("redis://:%70%40%3A%2F@host:1/2"));
+        assert_eq!(
+            with("redis+cluster://ann@a:1,b:2").as_deref(),
+            Some("redis+cluster://ann:%70%40%3A%2F@a:1,b:2")
+        );
+        assert_eq!(with("redis://ann:other@host"), None);
+    }
+
+    #[test]
+    fn has_password_looks_before_the_host() {
+        for text in ["redis://:a@h", "redis://u:a@h:1", "redis//u:a@h", "u:a@h"] {
+            assert!(has_password(text), "{text}");
+        }
+        for text in ["redis://h:1", "redis://u@h:1", "memory"] {
+            assert!(!has_password(text), "{text}");
         }
     }
 }

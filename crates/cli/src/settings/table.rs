@@ -19,6 +19,7 @@ pub(crate) struct Settings {
     pub(crate) first_request_timeout: Duration,
     pub(crate) drain: Duration,
     pub(crate) store: Store,
+    pub(crate) store_password_file: Option<PathBuf>,
     pub(crate) memory: Memory,
     pub(crate) redis: Redis,
     pub(crate) snapshot: Snapshot,
@@ -170,6 +171,12 @@ fn service() -> Vec<Setting> {
             "memory",
             "Where counters are kept: in this process, or in Redis or Valkey, shared by many",
             |to| &mut to.store,
+        ),
+        of(
+            "store_password_file",
+            "none",
+            "A file that holds the password of Redis; what stands in it, but for a line end, is the password",
+            |to| &mut to.store_password_file,
         ),
     ]
 }
@@ -388,8 +395,10 @@ pub(crate) struct Setting {
     pub(crate) default: &'static str,
     /// What it is for.
     pub(crate) help: &'static str,
-    /// What may be told of a text that was given.
+    /// What may be shown of a text that was read.
     pub(crate) shown: fn(&str) -> String,
+    /// What may be shown of a text that could not be read.
+    found: fn(&str) -> String,
     set: Box<Set>,
 }
 
@@ -411,6 +420,7 @@ fn of<V: Value + 'static>(
         default,
         help,
         shown: V::shown,
+        found: V::found,
         set: Box::new(set),
     }
 }
@@ -448,11 +458,7 @@ impl Setting {
     /// Sets it to what a text says, or tells what would be right.
     pub(crate) fn set(&self, to: &mut Settings, text: &str) -> Result<(), String> {
         let is_set = (self.set)(to, text);
-        if is_set {
-            Ok(())
-        } else {
-            Err(format!("expected {}, found {:?}", self.expected, (self.shown)(text)))
-        }
+        if is_set { Ok(()) } else { Err(format!("expected {}, found {}", self.expected, (self.found)(text))) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::store::Store;
 use super::table::{Settings, Tls};
 
 /// Whether others than this machine can reach an address.
@@ -12,7 +13,7 @@ pub(crate) fn is_exposed(address: Option<SocketAddr>) -> bool {
 /// What is wrong with settings that are right each by itself.
 pub(super) fn mistakes(settings: &Settings) -> Vec<String> {
     let tls = certificates(&settings.tls).map(str::to_owned);
-    tls.chain(admin(settings)).chain(nowhere(settings)).collect()
+    tls.chain(admin(settings)).chain(nowhere(settings)).chain(password(settings)).collect()
 }
 
 fn certificates(tls: &Tls) -> impl Iterator<Item = &'static str> {
@@ -43,6 +44,11 @@ fn admin(settings: &Settings) -> Option<String> {
              give keys.file, or tls.client_authorities with tls.require_client, or an address such as 127.0.0.1:8082"
         )
     })
+}
+
+fn password(settings: &Settings) -> Option<String> {
+    let is_needless = settings.store_password_file.is_some() && settings.store == Store::Memory;
+    is_needless.then(|| "store_password_file is given, but the store in memory has no password".to_owned())
 }
 
 fn nowhere(settings: &Settings) -> Option<String> {

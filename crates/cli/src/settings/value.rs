@@ -15,9 +15,14 @@ pub(crate) trait Value: Sized {
     /// None if it is something else.
     fn read(text: &str) -> Option<Self>;
 
-    /// What may be told of a text that was given, right or wrong: a password may not.
+    /// What may be shown of a text that was read, which a password may not.
     fn shown(text: &str) -> String {
         text.to_owned()
+    }
+
+    /// What may be shown of a text that could not be read.
+    fn found(text: &str) -> String {
+        format!("{text:?}")
     }
 }
 

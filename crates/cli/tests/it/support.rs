@@ -86,12 +86,17 @@ pub(crate) struct Service {
 impl Service {
     /// Starts one, on ports that the system chooses where nothing else is said.
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// The same, with these variables.
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = tollgate();
         let is_said = |flag: &&str| {
             let (name, _) = flag.split_once('=').unwrap();
             arguments.iter().any(|argument| argument.starts_with(name))
         };
-        command.args(["serve", "--workers=2"]).args(arguments);
+        command.args(["serve", "--workers=2"]).args(arguments).envs(variables.iter().copied());
         command.args(ANYWHERE.iter().filter(|flag| !is_said(flag)));
         Self::of(&mut command)
     }

@@ -37,7 +37,7 @@ impl Target {
             None | Some((_, "unix")) => Ok(Self::One(node(url)?)),
             Some((scheme, "cluster")) => Self::cluster(scheme, rest),
             Some((scheme, "sentinel")) => Self::sentinel(scheme, rest),
-            Some((_, what)) => Err(unreadable(&format!("there is +cluster and +sentinel, but no +{what}"))),
+            Some(_) => Err(unreadable("after a + there may be cluster or sentinel")),
         }
     }
 

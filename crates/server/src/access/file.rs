@@ -14,44 +14,15 @@
 
 use std::error::Error;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
+use std::str::FromStr;
 
-use serde::Deserialize;
-use std::collections::BTreeMap;
+use sha2::{Digest, Sha256};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::{Keyring, Scope, Scopes};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default)]
-    anonymous: Vec<Scope>,
-    #[serde(default)]
-    token: BTreeMap<String, TokenEntry>,
-    #[serde(default)]
-    certificate: BTreeMap<String, CertificateEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TokenEntry {
-    sha256: Option<String>,
-    secret: Option<String>,
-    scopes: Vec<Scope>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CertificateEntry {
-    dns: Option<String>,
-    scopes: Vec<Scope>,
-}
-
-impl<'de> Deserialize<'de> for Scope {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
-    }
-}
 
 /// Why a keyring could not be read.
 #[derive(Debug)]
@@ -65,7 +36,7 @@ impl Keyring {
     pub fn load(path: &Path) -> Result<Self, KeyringError> {
         let name = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| KeyringError(format!("{name}: {error}")))?;
-        Self::parse(&text).map_err(|error| KeyringError(format!("{name}: {error}")))
+        Self::parse(&text).map_err(|error| KeyringError(format!("{name}:{error}")))
     }
 
     /// Reads a keyring from text.
@@ -82,30 +53,148 @@ impl Keyring {
     /// # Ok::<(), tollgate_server::KeyringError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self, KeyringError> {
-        let file: File = toml::from_str(text).map_err(|error| KeyringError(error.to_string()))?;
-        let mut keyring = Self::new().with_anonymous(Scopes::of(&file.anonymous));
-        for (name, entry) in file.token {
-            let scopes = Scopes::of(&entry.scopes);
-            let digest = entry.digest().map_err(|why| KeyringError(format!("token.{name}: {why}")))?;
-            keyring = keyring.hashed_token(name, digest, scopes);
-        }
-        for entry in file.certificate.into_values() {
-            keyring = keyring.certificate(entry.dns.as_deref(), Scopes::of(&entry.scopes));
-        }
-        Ok(keyring)
+        let table = DeTable::parse(text).map_err(|error| {
+            let place = error.span().map_or(String::new(), |span| place(text, span.start) + ": ");
+            KeyringError(format!("{place}{}", error.message()))
+        })?;
+        let mut reader = Reader { text, keyring: Self::new(), mistakes: Vec::new() };
+        reader.file(table.get_ref());
+        let Reader { keyring, mistakes, .. } = reader;
+        if mistakes.is_empty() { Ok(keyring) } else { Err(KeyringError(mistakes.join("\n"))) }
     }
 }
 
-impl TokenEntry {
-    fn digest(&self) -> Result<[u8; 32], &'static str> {
-        use sha2::{Digest, Sha256};
-        match (&self.sha256, &self.secret) {
-            (Some(hex), None) => from_hex(hex).ok_or("sha256 must be 64 hexadecimal digits"),
-            (None, Some(secret)) if secret.len() < SHORTEST => Err("secret must have at least 16 characters"),
-            (None, Some(secret)) => Ok(Sha256::digest(secret).into()),
-            _ => Err("give either sha256 or secret"),
+/// Reads a file by hand, so that all mistakes are reported, and none with a value: any of them may be a secret.
+struct Reader<'t> {
+    text: &'t str,
+    keyring: Keyring,
+    mistakes: Vec<String>,
+}
+
+type Value<'t> = Spanned<DeValue<'t>>;
+
+impl Reader<'_> {
+    fn file(&mut self, file: &DeTable<'_>) {
+        for (key, value) in file {
+            match key.get_ref().as_ref() {
+                "anonymous" => {
+                    let scopes = self.scopes("anonymous", value);
+                    self.keyring.anonymous = scopes;
+                }
+                "token" => self.entries("token", value, Self::token),
+                "certificate" => self.entries("certificate", value, Self::certificate),
+                other => self.unknown(other, key, "anonymous, token and certificate"),
+            }
         }
     }
+
+    /// Reads each table of a table.
+    fn entries(
+        &mut self,
+        kind: &str,
+        value: &Value<'_>,
+        read: fn(&mut Self, &str, &str, &Value<'_>, &DeTable<'_>),
+    ) {
+        let Some(entries) = self.table(kind, value) else { return };
+        for (name, entry) in entries {
+            let at = format!("{kind}.{}", name.get_ref());
+            if let Some(table) = self.table(&at, entry) {
+                read(self, &at, name.get_ref(), entry, table);
+            }
+        }
+    }
+
+    fn token(&mut self, at: &str, name: &str, entry: &Value<'_>, table: &DeTable<'_>) {
+        let (mut digest, mut scopes, mut proofs) = (None, None, 0);
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "sha256" => {
+                    proofs += 1;
+                    let hex = self.text(&format!("{at}.sha256"), value);
+                    digest = hex.and_then(|hex| {
+                        self.or_mistake(from_hex(hex), value, at, "sha256 must be 64 hexadecimal digits")
+                    });
+                }
+                "secret" => {
+                    proofs += 1;
+                    let secret = self.text(&format!("{at}.secret"), value);
+                    digest = secret.and_then(|secret| {
+                        let digest = (secret.len() >= SHORTEST).then(|| Sha256::digest(secret).into());
+                        self.or_mistake(digest, value, at, "secret must have at least 16 characters")
+                    });
+                }
+                "scopes" => scopes = Some(self.scopes(at, value)),
+                other => self.unknown(&format!("{at}.{other}"), key, "sha256, secret and scopes"),
+            }
+        }
+        if proofs != 1 {
+            self.mistake(entry.span(), &format!("{at}: give either sha256 or secret"));
+        }
+        let scopes = self.or_mistake(scopes, entry, at, "give its scopes, such as scopes = [\"check\"]");
+        if let (Some(digest), Some(scopes)) = (digest, scopes) {
+            self.keyring = std::mem::take(&mut self.keyring).hashed_token(name.to_owned(), digest, scopes);
+        }
+    }
+
+    fn certificate(&mut self, at: &str, _name: &str, entry: &Value<'_>, table: &DeTable<'_>) {
+        let (mut dns, mut scopes) = (None, None);
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "dns" => dns = self.text(&format!("{at}.dns"), value),
+                "scopes" => scopes = Some(self.scopes(at, value)),
+                other => self.unknown(&format!("{at}.{other}"), key, "dns and scopes"),
+            }
+        }
+        if let Some(scopes) =
+            self.or_mistake(scopes, entry, at, "give its scopes, such as scopes = [\"check\"]")
+        {
+            self.keyring = std::mem::take(&mut self.keyring).certificate(dns, scopes);
+        }
+    }
+
+    fn scopes(&mut self, at: &str, value: &Value<'_>) -> Scopes {
+        let Some(list) = value.get_ref().as_array() else {
+            self.mistake(value.span(), &format!("{at}: scopes must be a list, such as [\"check\"]"));
+            return Scopes::NONE;
+        };
+        let mut scopes = Vec::new();
+        for item in list {
+            let scope = item.get_ref().as_str().and_then(|name| Scope::from_str(name).ok());
+            let known = format!("a scope must be one of {}", Scope::ALL.map(Scope::name).join(", "));
+            scopes.extend(self.or_mistake(scope, item, at, &known));
+        }
+        Scopes::of(&scopes)
+    }
+
+    fn text<'v>(&mut self, at: &str, value: &'v Value<'_>) -> Option<&'v str> {
+        self.or_mistake(value.get_ref().as_str(), value, at, "this must be text, in quotation marks")
+    }
+
+    fn table<'v, 't>(&mut self, at: &str, value: &'v Value<'t>) -> Option<&'v DeTable<'t>> {
+        self.or_mistake(value.get_ref().as_table(), value, at, "this must be a table, such as [token.NAME]")
+    }
+
+    fn unknown(&mut self, name: &str, key: &Spanned<impl Sized>, known: &str) {
+        self.mistake(key.span(), &format!("there is no {name:?}: there are {known}"));
+    }
+
+    fn or_mistake<T>(&mut self, value: Option<T>, found: &Value<'_>, at: &str, right: &str) -> Option<T> {
+        if value.is_none() {
+            self.mistake(found.span(), &format!("{at}: {right}"));
+        }
+        value
+    }
+
+    fn mistake(&mut self, span: Range<usize>, message: &str) {
+        self.mistakes.push(format!("{}: {message}", place(self.text, span.start)));
+    }
+}
+
+/// The line and the column of a byte, both counted from one.
+fn place(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    format!("{}:{}", before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
 /// A shorter one could be guessed.
@@ -155,20 +244,44 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        for (text, expected) in [
-            ("[token.a]\nscopes = []\n", "token.a: give either sha256 or secret"),
-            ("[token.a]\nsha256 = \"00\"\nscopes = []\n", "token.a: sha256 must be 64 hexadecimal digits"),
-            (
-                "[token.a]\nsecret = \"short\"\nscopes = []\n",
-                "token.a: secret must have at least 16 characters",
-            ),
-            ("[token.a]\nsecret = \"0123456789abcdef\"\nscopes = [\"root\"]\n", "there is no scope \"root\""),
-            ("[token.a]\nsecret = \"0123456789abcdef\"\n", "missing field `scopes`"),
-            ("tokens = 1\n", "unknown field `tokens`"),
+    fn parse_reports_every_mistake_with_its_place() {
+        let text = "anonymous = [\"chek\"]\n[token.a]\nscopes = []\n[token.b]\nsha256 = \"00\"\nscopes = []\n\
+                    [token.c]\nsecret = \"short\"\nscopes = [\"root\"]\n[token.d]\nsecret = \"0123456789abcdef\"\n\
+                    [certificate.e]\nname = 1\nscopes = \"check\"\n[tokens]\n";
+        let told = Keyring::parse(text).unwrap_err().to_string();
+        for expected in [
+            "1:14: anonymous: a scope must be one of check, settle, admin",
+            "2:1: token.a: give either sha256 or secret",
+            "5:10: token.b: sha256 must be 64 hexadecimal digits",
+            "8:10: token.c: secret must have at least 16 characters",
+            "9:11: token.c: a scope must be one of check, settle, admin",
+            "10:1: token.d: give its scopes, such as scopes = [\"check\"]",
+            "13:1: there is no \"certificate.e.name\": there are dns and scopes",
+            "14:10: certificate.e: scopes must be a list, such as [\"check\"]",
+            "15:2: there is no \"tokens\": there are anonymous, token and certificate",
         ] {
-            let error = Keyring::parse(text).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
+            assert!(told.lines().any(|line| line == expected), "{expected}\n\nis not in\n\n{told}");
+        }
+        assert_eq!(told.lines().count(), 9, "{told}");
+    }
+
+    /// Guards, item 4: whatever is wrong with a file, its secrets are not part of the message.
+    #[test]
+    fn parse_never_shows_a_secret() {
+        const SECRET: &str = "hunter2hunter2hunter2";
+        for text in [
+            format!("[token.a]\nsecret = \"{SECRET}\nscopes = [\"check\"]\n"),
+            format!("[token.a]\nsecret = {SECRET}\n"),
+            format!("[token.a]\nsecret = [\"{SECRET}\"]\n"),
+            format!("[token.a]\nsecret = '{SECRET}' '{SECRET}'\n"),
+            format!("[token]\na = \"{SECRET}\"\n"),
+            format!("token = \"{SECRET}\"\n"),
+            format!("anonymous = [\"{SECRET}\"]\n"),
+            format!("[token.a]\nsha256 = \"{SECRET}\"\nscopes = \"{SECRET}\"\n"),
+            format!("[token.a]\nsecret = \"{SECRET}\"\nsecret = \"{SECRET}\"\n"),
+        ] {
+            let told = format!("{0} {0:?}", Keyring::parse(&text).unwrap_err());
+            assert!(!told.contains("hunter2"), "{text}\n{told}");
         }
     }
 

@@ -319,7 +319,7 @@ pub mod rate_limit_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ShouldRateLimitSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::rls::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate::store::Store;
 use tollgate_flow::{Sleep, Time};
 
-use super::Listener;
+use super::Endpoint;
 use super::admission::Admission;
 use super::worker::{Accepted, Spoken, Workers};
 
@@ -23,17 +23,18 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Accepts connections on every listener until it is stopped.
 pub(super) async fn accept_all<S: Store>(
-    listeners: Vec<Listener<S>>,
+    endpoints: Vec<Endpoint<S>>,
     workers: Workers<S>,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let workers = Arc::new(workers);
     let mut tasks = JoinSet::new();
-    for Listener { listener, protocol, tls, limits } in listeners {
+    for Endpoint { listener, protocol, tls, limits } in endpoints {
+        let address = listener.local_addr()?;
         let acceptor = Acceptor {
             listener: TcpListener::from_std(listener)?,
             admission: Admission::new(limits),
-            refusals: Refusals { protocol: protocol.name(), count: 0, pause: None },
+            refusals: Refusals { address, count: 0, pause: None },
             spoken: Spoken { protocol, tls, first_request_timeout: limits.first_request_timeout },
             workers: Arc::clone(&workers),
         };
@@ -89,7 +90,7 @@ impl<S: Store> Acceptor<S> {
 
 /// Logs refused connections: the first at once, then how many there were, once in a while.
 struct Refusals {
-    protocol: &'static str,
+    address: SocketAddr,
     count: u64,
     pause: Option<Sleep>,
 }
@@ -99,7 +100,7 @@ impl Refusals {
         if self.pause.is_some() {
             self.count += 1;
         } else {
-            tracing::warn!(protocol = self.protocol, %reason, "a connection was refused");
+            tracing::warn!(listener = %self.address, %reason, "a connection was refused");
             self.pause = Some(Time::tokio().sleep(LOG_EVERY));
         }
     }
@@ -115,8 +116,8 @@ impl Refusals {
     fn report(&mut self) {
         self.pause = (self.count > 0).then(|| Time::tokio().sleep(LOG_EVERY));
         if self.count > 0 {
-            let (protocol, refused) = (self.protocol, std::mem::take(&mut self.count));
-            tracing::warn!(protocol, refused, "more connections were refused in the last ten seconds");
+            let (listener, refused) = (self.address, std::mem::take(&mut self.count));
+            tracing::warn!(%listener, refused, "more connections were refused in the last ten seconds");
         }
     }
 }

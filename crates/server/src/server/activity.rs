@@ -112,7 +112,7 @@ impl Activity {
         let late = async {
             Time::tokio().sleep(first_request).await;
             if self.has_answered.get() {
-                pending().await
+                pending::<()>().await;
             }
             Stalled::FirstRequest
         };

@@ -37,6 +37,7 @@ fn the_messages_are_generated_from_their_description() {
     tonic_prost_build::configure()
         .build_client(false)
         .bytes(".")
+        .codec_path("crate::rls::codec::Codec")
         .out_dir(folder.path())
         .compile_fds(description)
         .unwrap();
