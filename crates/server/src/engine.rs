@@ -28,7 +28,7 @@ use tollgate_flow::Time;
 use tollgate_policy::Policy;
 
 pub use ask::{Ask, AskError, Subject};
-pub use clerk::{Clerk, Own};
+pub use clerk::{Clerk, Family, Own};
 pub use loaded::{Loaded, Opened, Told};
 pub use permits::{PermitId, PermitIdError};
 pub use reset::Reset;

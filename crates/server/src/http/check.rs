@@ -12,11 +12,11 @@ use super::decision::{write_fields, write_ruling};
 use super::limits::HttpLimits;
 use super::refusal::Refusal;
 use crate::access::{Scope, Scopes};
-use crate::engine::{Ask, AskError, Clerk, PermitId, Ruling, Subject};
+use crate::engine::{Ask, AskError, Clerk, Family, PermitId, Ruling, Subject};
 use crate::metrics::Meter;
 
-/// Who opens the limits that callers bring along.
-const FAMILY: &str = "http";
+/// The limits that callers supply.
+const FAMILY: Family = Family::new("@http");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 

@@ -11,12 +11,17 @@ use tollgate::store::{
 use tollgate::{Kind, ManualClock, Quota};
 use tollgate_flow::Time;
 use tollgate_policy::{Descriptor, Policy};
-use tollgate_server::{Ask, AskError, Basis, Clerk, Engine, LoadProblem, Origin, Outcome, PermitId, Ruling};
+use tollgate_server::{
+    Ask, AskError, Basis, Clerk, Engine, Family, LoadProblem, Origin, Outcome, PermitId, Ruling,
+};
 
 type Manual = MemoryStore<ManualClock>;
 
 /// A policy that applies to nobody.
 const NONE: &str = "[limit.none]\nrate = \"1/h\"\nmatch.nobody = \"here\"\n";
+
+/// The limits that callers supply.
+const OWN: Family = Family::new("@own");
 
 fn policy(text: &str) -> Policy {
     Policy::parse("limits.toml", text).unwrap()
@@ -141,17 +146,17 @@ async fn a_limit_of_the_callers_own_needs_no_policy() {
     let (clock, engine) = engine(NONE);
     let mut clerk = engine.clerk();
     let quota = Quota::per_second(2);
-    let opened = clerk.open("own", "uploads", Kind::TokenBucket, quota);
+    let opened = clerk.open(OWN, "uploads", Kind::TokenBucket, quota);
     for expected in [true, true, false] {
         let asks = [Ask::limit(&opened, b"ann")];
         assert_eq!(clerk.decide(Mode::Take, &asks).await.unwrap().is_allowed(), expected);
     }
-    let again = engine.clerk().open("own", "uploads", Kind::TokenBucket, quota);
+    let again = engine.clerk().open(OWN, "uploads", Kind::TokenBucket, quota);
     assert!(
         !clerk.decide(Mode::Take, &[Ask::limit(&again, b"ann")]).await.unwrap().is_allowed(),
         "the same state"
     );
-    let other = clerk.open("own", "downloads", Kind::TokenBucket, quota);
+    let other = clerk.open(OWN, "downloads", Kind::TokenBucket, quota);
     assert!(
         clerk.decide(Mode::Take, &[Ask::limit(&other, b"ann")]).await.unwrap().is_allowed(),
         "another one"
@@ -162,7 +167,7 @@ async fn a_limit_of_the_callers_own_needs_no_policy() {
         engine.tallies().iter().map(|tallied| (tallied.domain.clone(), tallied.name.clone())).collect();
     assert_eq!(
         names,
-        [("default".into(), "none".into()), ("own".into(), "".into())],
+        [("@own".into(), "".into()), ("default".into(), "none".into())],
         "names that strangers choose are no labels"
     );
 }
@@ -173,11 +178,11 @@ async fn many_own_limits_are_forgotten_by_the_clerk_but_not_by_the_store() {
     let mut clerk = engine.clerk();
     for _ in 0..2 {
         for count in 1..=20 {
-            let opened = clerk.open("own", "", Kind::TokenBucket, Quota::per_minute(count));
+            let opened = clerk.open(OWN, "", Kind::TokenBucket, Quota::per_minute(count));
             clerk.decide(Mode::Take, &[Ask::limit(&opened, b"ann")]).await.unwrap();
         }
     }
-    let opened = clerk.open("own", "", Kind::TokenBucket, Quota::per_minute(20));
+    let opened = clerk.open(OWN, "", Kind::TokenBucket, Quota::per_minute(20));
     let asks = [Ask::limit(&opened, b"ann").costing(0)];
     let ruling = clerk.decide(Mode::Peek, &asks).await.unwrap();
     assert_eq!(ruling.findings()[0].decision.remaining(), 18);
