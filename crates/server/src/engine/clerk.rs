@@ -16,6 +16,7 @@ use super::loaded::{Loaded, Opened};
 use super::notes::Notes;
 use super::permits::{Held, PermitId};
 use super::ruling::{Ruling, count_alone};
+use crate::access::Caller;
 
 /// How many limits of its caller's own a clerk remembers.
 const REMEMBERED: usize = 8;
@@ -25,6 +26,7 @@ pub struct Clerk<S: Store> {
     engine: Engine<S>,
     current: Cache<Arc<ArcSwap<Loaded<S>>>, Arc<Loaded<S>>>,
     notes: Notes,
+    caller: Caller,
     /// The caller's own limits, the one opened last in the last place.
     opened: Vec<Arc<Opened<S>>>,
 }
@@ -32,7 +34,19 @@ pub struct Clerk<S: Store> {
 impl<S: Store> Clerk<S> {
     pub(super) fn new(engine: &Engine<S>) -> Self {
         let current = Cache::new(Arc::clone(&engine.shared.current));
-        Self { engine: engine.clone(), current, notes: Notes::default(), opened: Vec::new() }
+        let (engine, notes, caller) = (engine.clone(), Notes::default(), Caller::UNKNOWN);
+        Self { engine, current, notes, caller, opened: Vec::new() }
+    }
+
+    /// Who it works for: what one caller holds, and the limits that it supplies, are bounded.
+    pub fn caller(&self) -> Caller {
+        self.caller
+    }
+
+    /// Works for this caller from now on.
+    #[inline]
+    pub fn set_caller(&mut self, caller: Caller) {
+        self.caller = caller;
     }
 
     /// Whom it works for.
@@ -120,9 +134,9 @@ impl<S: Store> Clerk<S> {
         asks: &'a [Ask<'a, S>],
         span: Duration,
     ) -> Result<(Ruling<'a>, Option<PermitId>), AskError> {
-        let Self { engine, current, notes, .. } = self;
+        let Self { engine, current, notes, caller, .. } = self;
         let case = Case::new(engine, current.load(), notes, |_| Mode::Take, asks)?;
-        engine.shared.permits.has_room()?;
+        let room = engine.shared.permits.reserve(*caller, case.enforced().len())?;
         let mut so_far = case.begin().await;
         let (enforced, held) = match so_far.mode() {
             Mode::Take => case.acquire(case.enforced()).await,
@@ -130,7 +144,7 @@ impl<S: Store> Clerk<S> {
         };
         so_far.add(enforced);
         let ruling = case.conclude(so_far).await?;
-        let id = if ruling.is_allowed() { Some(engine.shared.permits.insert(held, span)) } else { None };
+        let id = if ruling.is_allowed() { Some(room.fill(held, span)) } else { None };
         Ok((ruling, id))
     }
 

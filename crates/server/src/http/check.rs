@@ -30,9 +30,12 @@ pub(super) async fn check<S: Store>(
 ) -> Result<Response<Bytes>, Refusal> {
     let started = meter.now();
     let calls = read_calls(body, limits)?;
-    if !scopes.has(Scope::Settle) && calls.iter().any(|call| matches!(call.mode, Mode::Charge | Mode::Refund))
-    {
-        return Err(Refusal::needs(Scope::Settle));
+    let needs = |call: &Call<'_>| match call.mode {
+        Mode::Charge | Mode::Refund => Some(Scope::Settle),
+        _ => call.hold.map(|_| Scope::Hold),
+    };
+    if let Some(lacking) = calls.iter().filter_map(needs).find(|scope| !scopes.has(*scope)) {
+        return Err(Refusal::needs(lacking));
     }
     let (answer, decisions) = match calls {
         Calls::One(call) => (one(clerk, &call).await?, 1),

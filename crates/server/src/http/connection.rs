@@ -24,7 +24,7 @@ use tollgate_flow::Time;
 use tollgate_flow::fault::catch;
 
 use super::api::{Asked, HttpApi};
-use super::caller::scopes_of;
+use super::caller::principal_of;
 use super::express;
 use super::limits::HttpLimits;
 use super::receive::{Unreceived, discard, receive};
@@ -33,7 +33,7 @@ use super::route::Route;
 use super::text::push_answer;
 use super::watch::{Alarm, Phase, Watch};
 use super::watched::Watched;
-use crate::access::{Access, Scopes};
+use crate::access::{Access, Principal};
 use crate::engine::{Clerk, Engine};
 use crate::server::{Connection, Stop};
 
@@ -212,7 +212,7 @@ impl<S: Store> Desk<S> {
     }
 
     async fn answer(&self, head: &Parts, body: Incoming) -> Result<Response<Bytes>, Refusal> {
-        let (route, scopes) = match self.admit(head) {
+        let (route, principal) = match self.admit(head) {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 self.discard(head, body).await;
@@ -221,17 +221,17 @@ impl<S: Store> Desk<S> {
         };
         let body = if route.is_post() { self.receive(head, body).await? } else { Bytes::new() };
         let mut clerk = self.clerk();
-        let asked = Asked { head, body: &body, scopes, is_draining: self.stop.is_due() };
+        let asked = Asked { head, body: &body, principal, is_draining: self.stop.is_due() };
         let answer = self.api.reply(route, &mut clerk, asked).await;
         self.return_clerk(clerk);
         answer
     }
 
-    /// Which request it is, and what its caller may do.
-    fn admit(&self, head: &Parts) -> Result<(Route, Scopes), Refusal> {
+    /// Which request it is, and who its caller is.
+    fn admit(&self, head: &Parts) -> Result<(Route, Principal), Refusal> {
         let route = self.api.admit(head)?;
         let authorization = head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        Ok((route, scopes_of(authorization, route, &self.access)?))
+        Ok((route, principal_of(authorization, route, &self.access)?))
     }
 
     /// Reads what is refused anyway, where the answer could get lost otherwise.

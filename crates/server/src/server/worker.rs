@@ -171,14 +171,15 @@ impl<S: Store> Worker<S> {
     fn serve(&self, arrival: Arrival<S>, vigil: Vigil) -> impl Future<Output = ()> + use<S> {
         let Arrival { stream, peer, way, place } = arrival;
         let place = Place { load: Arc::clone(&self.load), _among_all: place };
-        let (keys, clerk, stop) = (self.keys.clone(), self.engine.clerk(), self.stop.clone());
+        let (keys, mut clerk, stop) = (self.keys.clone(), self.engine.clerk(), self.stop.clone());
         async move {
             let _place = place;
             let (stream, certificate) = match open(stream, way.tls).await {
                 Ok(opened) => opened,
                 Err(error) => return tracing::debug!(%peer, %error, "a connection could not begin"),
             };
-            let access = Access::new(keys, certificate);
+            let access = Access::new(keys, certificate, peer.ip());
+            clerk.set_caller(access.principal().caller);
             let connection = Connection { stream, peer, access, clerk, stop, vigil };
             if let Err(fault) = catch(way.protocol.serve(connection)).await {
                 fault.with("protocol", way.protocol.name()).report();
