@@ -16,7 +16,7 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tollgate_flow::OrFault;
 use tollgate_policy::Policy;
-use tollgate_server::{Engine, Origin, PolicyPath, Reloader, Running, Server, Snapshots};
+use tollgate_server::{Engine, EngineOptions, Origin, PolicyPath, Reloader, Running, Server, Snapshots};
 
 use crate::failure::Failure;
 use crate::settings::{Resolved, Settings, Store};
@@ -33,14 +33,22 @@ pub(crate) fn run(resolved: &Resolved) -> Result<(), Failure> {
     match &settings.store {
         Store::Memory => {
             let (store, snapshots) = memory::open(settings)?;
-            serve(store, snapshots, policy, settings)
+            let options = memory::options(&store, &settings.memory);
+            serve(store, options, snapshots, policy, settings)
         }
         Store::Redis(address) => {
             let shared = redis::open(address, settings)?;
+            let options = memory::options_without_store(&settings.memory);
             let Some(leased) = shared.leased(settings) else {
-                return serve(redis::guarded(shared.store.clone(), settings), None, policy, settings);
+                return serve(
+                    redis::guarded(shared.store.clone(), settings),
+                    options,
+                    None,
+                    policy,
+                    settings,
+                );
             };
-            let served = serve(redis::guarded(leased.clone(), settings), None, policy, settings);
+            let served = serve(redis::guarded(leased.clone(), settings), options, None, policy, settings);
             shared.give_back(&leased);
             served
         }
@@ -49,11 +57,12 @@ pub(crate) fn run(resolved: &Resolved) -> Result<(), Failure> {
 
 fn serve<S: tollgate::store::Store>(
     store: S,
+    options: EngineOptions,
     snapshots: Option<Snapshots>,
     (policy, origin): (Policy, Origin),
     settings: &Settings,
 ) -> Result<(), Failure> {
-    let engine = Engine::new(store, policy, origin);
+    let engine = Engine::with_options(store, policy, origin, options);
     let guard = Guard::new(settings)?;
     let mut server = server(&engine, &guard, settings);
     let doors = doors::open(&mut server, &guard, settings)?;

@@ -165,6 +165,10 @@ fn identity(rule: &Rule) -> String {
             hash.update(number.to_le_bytes());
         }
     }
+    // What callers supply never shares a state with what a policy says.
+    if rule.is_brought() || rule.is_floating() {
+        hash.update([u8::from(rule.is_brought()), u8::from(rule.is_floating())]);
+    }
     let first = hash.finalize().iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     format!("{first:016x}")
 }
@@ -222,6 +226,16 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), count);
+    }
+
+    // Guards, item 6: a limit that a caller supplies has other keys than a limit of a policy with the same name.
+    #[test]
+    fn supplied_limits_have_names_of_their_own() {
+        let quota = Quota::per_hour(1);
+        let written = Rule::new("http", "per-ip", quota);
+        let rules = [written.clone(), written.brought(), Rule::floating("http", "per-ip", quota)];
+        let [written, supplied, floating] = rules.map(|rule| name(&keys(), &rule, 0, b"10.0.0.7"));
+        assert!(written != supplied && written != floating && supplied != floating);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Callers prove who they are by a token or by a certificate; either gives them [`Scopes`]. Without a [`Keyring`] everybody may
 //! do everything that their listener serves.
 
+mod caller;
 mod file;
 mod keys;
 mod scopes;
@@ -12,6 +13,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+pub use caller::{Caller, Principal};
 pub use file::KeyringError;
 pub use keys::{Access, Keys};
 pub use scopes::{Scope, Scopes};
@@ -40,7 +42,7 @@ pub struct Keyring {
 struct Token {
     name: String,
     sha256: [u8; 32],
-    scopes: Scopes,
+    principal: Principal,
 }
 
 /// A certificate is known by a name that its authority vouches for.
@@ -69,7 +71,8 @@ impl Keyring {
     }
 
     fn hashed_token(mut self, name: String, sha256: [u8; 32], scopes: Scopes) -> Self {
-        self.tokens.push(Token { name, sha256, scopes });
+        let principal = Principal { caller: Caller::with_token(&name), scopes };
+        self.tokens.push(Token { name, sha256, principal });
         self
     }
 
@@ -94,11 +97,15 @@ impl Keyring {
     /// What somebody may do who has this token; none if nobody knows it. It takes the same time whatever the token, so that
     /// nothing can be learned of those that are known.
     pub fn with_token(&self, secret: &[u8]) -> Option<Scopes> {
+        self.principal_with(secret).map(|principal| principal.scopes)
+    }
+
+    fn principal_with(&self, secret: &[u8]) -> Option<Principal> {
         let presented: [u8; 32] = Sha256::digest(secret).into();
         let mut found = None;
         for token in &self.tokens {
             if bool::from(token.sha256.ct_eq(&presented)) {
-                found = Some(token.scopes);
+                found = Some(token.principal);
             }
         }
         found
@@ -130,7 +137,7 @@ impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token")
             .field("name", &self.name)
-            .field("scopes", &self.scopes)
+            .field("scopes", &self.principal.scopes)
             .finish_non_exhaustive()
     }
 }

@@ -9,6 +9,7 @@ mod clerk;
 mod fallback;
 mod loaded;
 mod notes;
+mod options;
 mod permits;
 mod reset;
 mod ruling;
@@ -22,14 +23,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
-use tollgate::MonotonicClock;
-use tollgate::store::{Store, StoreError};
+use tollgate::store::{Store, StoreError, Usage};
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
 
-pub use ask::{Ask, AskError, Subject};
-pub use clerk::{Clerk, Own};
+pub use ask::{Ask, AskError, HoldBound, Subject};
+pub use clerk::{Clerk, Family, Own};
 pub use loaded::{Loaded, Opened, Told};
+pub use options::EngineOptions;
 pub use permits::{PermitId, PermitIdError};
 pub use reset::Reset;
 pub use ruling::{Basis, Finding, Ruling};
@@ -81,17 +82,23 @@ type Tallies = HashMap<(Arc<str>, Arc<str>), Arc<Tally>, RandomState>;
 impl<S: Store> Engine<S> {
     /// An engine in real time.
     pub fn new(store: S, policy: Policy, origin: Origin) -> Self {
-        Self::in_time(store, policy, origin, Time::of(MonotonicClock::new()))
+        Self::with_options(store, policy, origin, EngineOptions::new())
     }
 
     /// An engine in another time. Decisions go by the store's own clock.
     pub fn in_time(store: S, policy: Policy, origin: Origin, time: Time) -> Self {
+        Self::with_options(store, policy, origin, EngineOptions::new().time(time))
+    }
+
+    /// An engine that takes no more memory beside its store than its options allow.
+    pub fn with_options(store: S, policy: Policy, origin: Origin, options: EngineOptions) -> Self {
+        let EngineOptions { time, fallback, hold_bytes } = options;
         let mut tallies = Tallies::default();
         let loaded = Loaded::new(policy, &store, &mut tallies);
         let shared = Shared {
             current: Arc::new(ArcSwap::from_pointee(loaded)),
-            fallback: Fallback::default(),
-            permits: Permits::new(time.clone()),
+            fallback: Fallback::new(fallback),
+            permits: Permits::new(time.clone(), hold_bytes),
             tallies: Mutex::new(tallies),
             status: Mutex::new(PolicyStatus::new(origin, time.utc())),
             time,
@@ -155,6 +162,16 @@ impl<S: Store> Engine<S> {
     /// How many permits are held.
     pub fn held(&self) -> usize {
         self.shared.permits.len()
+    }
+
+    /// How many bytes those permits take, about.
+    pub fn held_bytes(&self) -> u64 {
+        self.shared.permits.bytes()
+    }
+
+    /// What the process keeps for limits that it decides alone while the store is away.
+    pub fn fallback_usage(&self) -> Usage {
+        self.shared.fallback.usage()
     }
 
     /// What was counted for every limit there ever was, by domain and name.

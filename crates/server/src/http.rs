@@ -63,7 +63,7 @@ use crate::server::{Connection, Protocol, Timeouts};
 /// use tollgate_server::{HttpApi, HttpProtocol, Metrics, Scope, Scopes};
 ///
 /// let metrics = Metrics::new();
-/// let for_services = HttpProtocol::new(HttpApi::new(metrics.clone()).scopes(Scopes::of(&[Scope::Check, Scope::Settle])));
+/// let for_services = HttpProtocol::new(HttpApi::new(metrics.clone()).scopes(Scopes::of(&[Scope::Check, Scope::Hold, Scope::Settle])));
 /// let for_operators = HttpProtocol::new(HttpApi::new(metrics).scopes(Scopes::of(&[Scope::Admin])));
 /// ```
 #[derive(Clone, Debug)]

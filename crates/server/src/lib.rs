@@ -20,10 +20,11 @@ mod server;
 mod snapshots;
 mod tls;
 
-pub use access::{Access, Keyring, KeyringError, Keys, Scope, Scopes};
+pub use access::{Access, Caller, Keyring, KeyringError, Keys, Principal, Scope, Scopes};
 pub use engine::{
-    Ask, AskError, Basis, Clerk, Engine, Finding, LONGEST_HOLD, LoadProblem, Loaded, Opened, Origin, Outcome,
-    Own, PermitId, PermitIdError, PolicyStatus, Reset, Ruling, Subject, Tallied, Tally, Told,
+    Ask, AskError, Basis, Clerk, Engine, EngineOptions, Family, Finding, HoldBound, LONGEST_HOLD,
+    LoadProblem, Loaded, Opened, Origin, Outcome, Own, PermitId, PermitIdError, PolicyStatus, Reset, Ruling,
+    Subject, Tallied, Tally, Told,
 };
 pub use http::{Hosts, HttpApi, HttpLimits, HttpProtocol};
 pub use metrics::{Compat, Connected, Meter, Metrics};

@@ -7,7 +7,8 @@
 //! | `tollgate_near_limit_total` | `domain`, `rule` | calls that were allowed and left less than a fifth |
 //! | `tollgate_decision_duration_seconds` | `protocol` | from a call's last byte to its answer |
 //! | `tollgate_connections` | `protocol` | open connections |
-//! | `tollgate_permits` | | what is held and not settled yet |
+//! | `tollgate_permits`, `tollgate_permit_bytes` | | what is held and not settled yet, and the memory that takes |
+//! | `tollgate_fallback_keys`, `tollgate_fallback_bytes` | | what the process keeps for limits that it decides alone while the store is away |
 //! | `tollgate_keys`, `tollgate_store_bytes` | | what the store holds, if it knows |
 //! | `tollgate_evictions_total` | `reason` | keys that a full store forgot (`forgotten`) or did not take (`refused`) |
 //! | `tollgate_backend_up` | | whether the store answers |

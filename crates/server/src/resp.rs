@@ -21,8 +21,8 @@
 //! the name of an option. Where no limit applies, `limit`, `rate` and `remaining` are null.
 //!
 //! Where callers must [prove](crate::Keys) who they are, a token is the password of `AUTH` and `HELLO … AUTH`, under any name of a
-//! user. `CL.THROTTLE`, `THROTTLE`, `TG.CHECK` and `TG.ALLOW` need the scope `check`, `TG.SETTLE`, and whatever gives
-//! back or charges, needs `settle`, `TG.RESET`, `TG.LIMITS` and `INFO` need `admin`; whoever has none at all hears `NOAUTH`.
+//! user. `CL.THROTTLE`, `THROTTLE`, `TG.CHECK` and `TG.ALLOW` need the scope `check`, `HOLD` needs `hold` too, `TG.SETTLE`, and
+//! whatever gives back or charges, needs `settle`, `TG.RESET`, `TG.LIMITS` and `INFO` need `admin`; whoever has none at all hears `NOAUTH`.
 //!
 //! `HELLO`, `AUTH`, `CLIENT`, `INFO`, `COMMAND`, `CONFIG GET`, `PING`, `ECHO`, `SELECT 0`, `TIME`, `RESET` and `QUIT` answer as
 //! clients expect when they connect.

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use tollgate::store::MemoryStore;
 use tollgate_benches::pin_to_core;
 use tollgate_policy::Policy;
-use tollgate_server::{Engine, Origin, Protocol, Running, Server as OurServer};
+use tollgate_server::{Engine, Origin, Protocol, Running, Server as OurServer, Timeouts};
 use tollgate_testkit::free_port;
 
 use crate::SERVER_CORE;

@@ -18,7 +18,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tollgate::store::MemoryStore;
 use tollgate_benches::{Better, Case, Contender, Goal, Options, alternate};
-use tollgate_server::{Connection, HttpApi, HttpProtocol, Metrics, Protocol};
+use tollgate_server::{Connection, HttpApi, HttpProtocol, Metrics, Protocol, Timeouts};
 
 use crate::child::{Server, Started, start as start_by};
 use crate::{SERVE_BARE, SERVE_HTTP};
@@ -178,8 +178,10 @@ impl Protocol<Store> for Bare {
     fn serve(&self, connection: Connection<Store>) -> Pin<Box<dyn Future<Output = ()>>> {
         let same = Arc::clone(&self.0);
         Box::pin(async move {
+            let activity = connection.activity;
             let service = service_fn(move |request: Request<Incoming>| {
                 let same = Arc::clone(&same);
+                activity.answered();
                 async move {
                     let body = request.into_body().collect().await?.to_bytes();
                     assert!(!body.is_empty());
@@ -191,6 +193,10 @@ impl Protocol<Store> for Bare {
             let builder = hyper::server::conn::http1::Builder::new();
             let _ = builder.serve_connection(TokioIo::new(connection.stream), service).await;
         })
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        MINUTE
     }
 
     fn full(&self) -> &'static [u8] {

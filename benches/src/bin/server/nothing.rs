@@ -7,7 +7,9 @@ use std::pin::Pin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate::store::MemoryStore;
 use tollgate::{Clock, DefaultClock};
-use tollgate_server::{Connection, Protocol};
+use tollgate_server::{Connection, Protocol, Timeouts};
+
+use crate::child::MINUTE;
 
 use crate::child::{Started, start as start_by};
 
@@ -29,16 +31,21 @@ impl Protocol<MemoryStore> for Nothing {
         Box::pin(answer(connection))
     }
 
+    fn timeouts(&self) -> Timeouts {
+        MINUTE
+    }
+
     fn full(&self) -> &'static [u8] {
         b""
     }
 }
 
 async fn answer(connection: Connection<MemoryStore>) {
-    let Connection { mut stream, vigil, .. } = connection;
+    let Connection { mut stream, vigil, activity, .. } = connection;
     let (clock, mut received, ready) = (DefaultClock::default(), vec![0; 16 * 1024], ANSWER.repeat(256));
     while let Ok(length @ 1..) = stream.read(&mut received).await {
         vigil.begin(clock.now());
+        activity.answered();
         // Each command begins with a star, and nothing else has one.
         let commands = received[..length].split(|byte| *byte == b'*').count() - 1;
         if stream.write_all(&ready[..commands * ANSWER.len()]).await.is_err() {

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::settings::{self, Count, Http, Settings};
 
 /// What services need: all but what is for those who run it.
-pub(super) const FOR_SERVICES: Scopes = Scopes::of(&[Scope::Check, Scope::Settle]);
+pub(super) const FOR_SERVICES: Scopes = Scopes::of(&[Scope::Check, Scope::Hold, Scope::Settle]);
 const FOR_ADMINISTRATORS: Scopes = Scopes::of(&[Scope::Admin]);
 
 /// A protocol, and where it is spoken.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tollgate::store::{MemoryStore, MemoryStoreBuilder, Restored};
 use tollgate::{AtCap, DefaultClock};
-use tollgate_server::Snapshots;
+use tollgate_server::{EngineOptions, Snapshots};
 
 use crate::failure::Failure;
 use crate::settings::{self, Memory, Settings};
@@ -24,6 +24,27 @@ pub(super) fn open(settings: &Settings) -> Result<(MemoryStore, Option<Snapshots
     Ok((store, Some(snapshots)))
 }
 
+/// What part of `memory.max_bytes` the permits that are held may take: an eighth. The counters have the rest.
+const HOLDS: usize = 8;
+
+/// How the engine uses the memory beside a store in this process.
+pub(super) fn options(store: &MemoryStore, memory: &Memory) -> EngineOptions {
+    with_holds(EngineOptions::new().fallback(store.sibling()), memory)
+}
+
+/// How the engine uses the memory where the counters are in Redis: those that it keeps while Redis is away have what a store in
+/// this process would have.
+pub(super) fn options_without_store(memory: &Memory) -> EngineOptions {
+    with_holds(EngineOptions::new().fallback(builder(memory).build()), memory)
+}
+
+fn with_holds(options: EngineOptions, memory: &Memory) -> EngineOptions {
+    match memory.max_bytes {
+        Some(size) => options.hold_bytes((size.bytes() / HOLDS) as u64),
+        None => options,
+    }
+}
+
 fn builder(memory: &Memory) -> MemoryStoreBuilder<DefaultClock> {
     let at_cap = match memory.at_cap.0 {
         settings::AtCap::Evict => AtCap::Evict,
@@ -34,7 +55,7 @@ fn builder(memory: &Memory) -> MemoryStoreBuilder<DefaultClock> {
         builder = builder.max_keys(keys.get());
     }
     if let Some(size) = memory.max_bytes {
-        builder = builder.max_bytes(size.bytes());
+        builder = builder.max_bytes(size.bytes() - size.bytes() / HOLDS);
     }
     if let Some(every) = memory.sweep_every {
         builder = builder.sweep_every(every);

@@ -330,9 +330,12 @@ fn store() -> Vec<Setting> {
             "Keys that are remembered, about: a kind of limit that comes late gets its share while the others still have theirs",
             |to| &mut to.memory.max_keys,
         ),
-        of("memory.max_bytes", "1GiB", "Memory that counters take at most, about", |to| {
-            &mut to.memory.max_bytes
-        }),
+        of(
+            "memory.max_bytes",
+            "1GiB",
+            "Memory that counters and held permits take at most, about: an eighth is for the permits; with Redis, the rest is for what is counted here while it is away",
+            |to| &mut to.memory.max_bytes,
+        ),
         of(
             "memory.at_cap",
             "evict",

@@ -260,3 +260,22 @@ fn snapshots_are_for_the_store_in_memory() {
     let (code, _, err) = run(&["serve", "--store=redis://127.0.0.1:1", "--snapshot-folder=here"]);
     assert!(code == 2 && err.contains("--snapshot-folder is for the store in memory"), "{err}");
 }
+
+// Guards, item 9: what a process remembers while Redis is away is within `memory.max_bytes`, and is measured.
+#[test]
+fn while_redis_is_away_the_local_state_keeps_to_the_memory_cap() {
+    const MOST: u64 = 1 << 20;
+    let ((_keep, path), port) = (policy(LIMITS), free_port());
+    let url = format!("redis://127.0.0.1:{port}");
+    let policy = path.to_str().unwrap();
+    let service = Service::start(&["--policy", policy, "--store", &url, "--memory-max-bytes=1MiB"]);
+    let commands: Vec<String> = (0..100_000).map(|user| format!("TG.CHECK user {user}")).collect();
+    for some in commands.chunks(1_000) {
+        let replies = service.redis(&some.join("\r\n"));
+        assert_eq!(replies.matches("degraded\r\n:1\r\n").count(), some.len(), "all were decided here");
+    }
+    let (keys, bytes) =
+        (metric(&service, "tollgate_fallback_keys"), metric(&service, "tollgate_fallback_bytes"));
+    assert!(keys > 10_000 && bytes > MOST / 4, "{keys} keys in {bytes} bytes");
+    assert!(bytes <= MOST, "{keys} keys in {bytes} bytes");
+}

@@ -60,9 +60,20 @@ fn check_names<'d>(draft: &'d Draft, problems: &mut Problems) {
     check_circles(draft, &names, problems);
 }
 
+/// How the domains begin that no policy has: those of limits that callers supply.
+const RESERVED: char = '@';
+
 /// Names go into metrics and header fields, where nothing else is safe.
 pub(crate) fn name_problem(what: &str, name: &str) -> Option<String> {
     const LONGEST: usize = 128;
+    if what != "limit" && name.starts_with(RESERVED) {
+        let own = name.trim_start_matches(RESERVED);
+        let better = if own.is_empty() { "web" } else { own };
+        return Some(format!(
+            "the name of a {what} cannot begin with '{RESERVED}', which marks the limits that callers supply; \
+             use for example {better:?}"
+        ));
+    }
     let is_safe = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
     if name.is_empty() {
         Some(format!("the name of a {what} cannot be empty"))
@@ -243,6 +254,25 @@ mod tests {
             let allowed = "use letters, digits and signs such as - _ . : /";
             assert_eq!(message(name), format!("the name of a limit cannot contain {bad}; {allowed}"));
         }
+    }
+
+    // Guards, item 6: no policy has a domain in which callers supply limits, whatever it was read from.
+    #[test]
+    fn a_reserved_domain_is_refused() {
+        let mut draft = limits(&[("@a", &[])]);
+        assert_eq!(messages(&draft), [""; 0], "only domains are reserved");
+        let message = |better: &str| {
+            format!(
+                "the name of a domain cannot begin with '@', which marks the limits that callers supply; \
+                 use for example {better:?}"
+            )
+        };
+        for (domain, better) in [("@http", "http"), ("@", "web"), ("@@envoy", "envoy")] {
+            draft.limits[0].domain = domain.to_owned();
+            assert_eq!(messages(&draft), [message(better)]);
+        }
+        draft.limits[0].domain = "a@http".to_owned();
+        assert_eq!(messages(&draft), [""; 0]);
     }
 
     #[test]

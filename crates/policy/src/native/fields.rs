@@ -24,9 +24,9 @@ pub(super) struct Field {
 pub(super) const FIELDS: &[Field] = &[
     Field {
         name: "domain",
-        doc: "The group that the limit belongs to; only callers who name the same domain meet it.",
+        doc: "The group that the limit belongs to; only callers who name the same domain meet it. It cannot begin with @.",
         file_wide: true,
-        schema: schema::name,
+        schema: schema::domain,
         read: domain,
     },
     Field {

@@ -54,6 +54,11 @@ pub(super) fn name() -> Json {
     json!({ "type": "string", "pattern": r"^[!#-\[\]-~]{1,128}$" })
 }
 
+/// Domains that begin with `@` are those of limits that callers supply.
+pub(super) fn domain() -> Json {
+    json!({ "type": "string", "pattern": r"^[!#-?A-\[\]-~][!#-\[\]-~]{0,127}$" })
+}
+
 pub(super) fn text() -> Json {
     json!({ "type": "string" })
 }

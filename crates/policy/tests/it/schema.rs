@@ -61,7 +61,7 @@ fn refuses_the_bad_files() {
     // The others are not TOML.
     assert_eq!(
         seen,
-        ["conditions", "empty", "entries", "list", "names", "outside", "rates", "types", "words"]
+        ["conditions", "empty", "entries", "list", "names", "outside", "rates", "reserved", "types", "words"]
     );
 }
 

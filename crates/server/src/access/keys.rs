@@ -1,11 +1,12 @@
 //! What a caller may do, by what they have proven.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use super::{Keyring, Scopes};
+use super::{Caller, Keyring, Principal, Scopes};
 
 /// A [`Keyring`] that can be exchanged while the server is at work. Clones share it.
 #[derive(Clone)]
@@ -42,13 +43,18 @@ pub struct Access {
     keys: Keys,
     /// The names on the certificate that was shown, if one was.
     certificate: Option<Arc<[String]>>,
+    /// Who the caller is without a token.
+    caller: Caller,
     /// What is served there at all.
     served: Scopes,
 }
 
 impl Access {
-    pub(crate) fn new(keys: Keys, certificate: Option<Vec<String>>) -> Self {
-        Self { keys, certificate: certificate.map(Into::into), served: Scopes::ALL }
+    /// The access of a caller at this address that has shown a certificate with these names, if it has shown one.
+    pub(crate) fn new(keys: Keys, certificate: Option<Vec<String>>, address: IpAddr) -> Self {
+        let known = certificate.as_deref().and_then(Caller::with_certificate);
+        let caller = known.unwrap_or_else(|| Caller::at(address));
+        Self { keys, certificate: certificate.map(Into::into), caller, served: Scopes::ALL }
     }
 
     /// The same, where nothing but this is served, whoever asks.
@@ -72,10 +78,21 @@ impl Access {
         self.certified(&self.keys.keyring.load()) != Scopes::NONE
     }
 
+    /// Who the caller is without a token, and what it may do.
+    pub fn principal(&self) -> Principal {
+        Principal { caller: self.caller, scopes: self.scopes() }
+    }
+
     /// What the caller may do with this token; none if nobody knows it.
     pub fn with_token(&self, token: &[u8]) -> Option<Scopes> {
+        self.principal_with(token).map(|principal| principal.scopes)
+    }
+
+    /// Who the caller is with this token, and what it may do; `None` if the token is unknown.
+    pub fn principal_with(&self, token: &[u8]) -> Option<Principal> {
         let keyring = self.keys.keyring.load();
-        Some(keyring.with_token(token)?.within(self.served).and(self.scopes_by(&keyring)))
+        let Principal { caller, scopes } = keyring.principal_with(token)?;
+        Some(Principal { caller, scopes: scopes.within(self.served).and(self.scopes_by(&keyring)) })
     }
 
     fn scopes_by(&self, keyring: &Keyring) -> Scopes {
@@ -102,15 +119,36 @@ mod tests {
             .with_anonymous(Scopes::of(&[Scope::Check, Scope::Admin]));
         let served = Scopes::of(&[Scope::Check, Scope::Settle]);
         let (keys, check) = (Keys::new(keyring), Scopes::of(&[Scope::Check]));
-        let stranger = Access::new(keys.clone(), None).within(served);
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let stranger = Access::new(keys.clone(), None, here).within(served);
         assert_eq!((stranger.scopes(), stranger.is_open()), (check, false));
         assert_eq!((stranger.with_token(b"root"), stranger.with_token(b"guess")), (Some(served), None));
-        assert_eq!(Access::new(keys, Some(Vec::new())).within(served).scopes(), served);
-        let open = Access::new(Keys::new(Keyring::open()), None).within(check);
+        assert_eq!(Access::new(keys, Some(Vec::new()), here).within(served).scopes(), served);
+        let open = Access::new(Keys::new(Keyring::open()), None, here).within(check);
         assert_eq!(
             (open.scopes(), open.is_open()),
             (check, true),
             "what is served is no question of who asks"
         );
+    }
+
+    #[test]
+    fn a_caller_is_its_token_or_its_certificate_or_its_address() {
+        let keyring = Keyring::new().token("a", b"1", Scopes::NONE).token("b", b"2", Scopes::NONE);
+        let (keys, here) = (Keys::new(keyring), IpAddr::from([127, 0, 0, 1]));
+        let named = |name: &str| Access::new(keys.clone(), Some(vec![name.to_owned()]), here);
+        let stranger = Access::new(keys.clone(), None, here);
+        assert_eq!(stranger.principal().caller, Caller::at(here));
+        assert_eq!(named("x").principal(), named("x").principal());
+        let with = |access: &Access, token: &[u8]| access.principal_with(token).unwrap().caller;
+        assert_eq!(with(&stranger, b"1"), with(&named("x"), b"1"), "wherever the token is sent from");
+        let all = [
+            stranger.principal().caller,
+            named("x").principal().caller,
+            named("y").principal().caller,
+            with(&stranger, b"1"),
+            with(&stranger, b"2"),
+        ];
+        assert!((1..all.len()).all(|one| !all[..one].contains(&all[one])));
     }
 }

@@ -8,6 +8,8 @@ use std::str::FromStr;
 pub enum Scope {
     /// Asking whether something is allowed.
     Check,
+    /// Holding what was allowed, to be settled later.
+    Hold,
     /// Saying what something cost.
     Settle,
     /// Looking at limits, keys, policy and metrics, and resetting keys.
@@ -16,12 +18,13 @@ pub enum Scope {
 
 impl Scope {
     /// All there are.
-    pub const ALL: [Self; 3] = [Self::Check, Self::Settle, Self::Admin];
+    pub const ALL: [Self; 4] = [Self::Check, Self::Hold, Self::Settle, Self::Admin];
 
     /// As files and messages call it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Check => "check",
+            Self::Hold => "hold",
             Self::Settle => "settle",
             Self::Admin => "admin",
         }
@@ -39,7 +42,7 @@ impl FromStr for Scope {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|scope| scope.name() == text);
-        known.ok_or_else(|| format!("there is no scope {text:?}: there are check, settle and admin"))
+        known.ok_or_else(|| format!("there is no scope {text:?}: there are check, hold, settle and admin"))
     }
 }
 

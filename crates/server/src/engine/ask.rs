@@ -87,9 +87,25 @@ pub enum AskError {
     },
     /// Too much is held already.
     TooManyHeld {
-        /// How much can be.
-        most: usize,
+        /// Which bound is reached.
+        bound: HoldBound,
+        /// How much it allows: permits, or bytes of memory.
+        most: u64,
     },
+}
+
+/// A bound on what is held at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HoldBound {
+    /// The permits of one caller.
+    Caller,
+    /// The permits of all callers.
+    All,
+    /// The memory of one caller's permits.
+    CallerMemory,
+    /// The memory of all permits.
+    Memory,
 }
 
 impl AskError {
@@ -113,11 +129,18 @@ impl fmt::Display for AskError {
             Self::Expression { limit, why } => {
                 write!(f, "nobody can tell whether limit {limit:?} applies: {why}")
             }
-            Self::TooManyHeld { most } => {
-                write!(
-                    f,
-                    "{most} permits are held and not settled yet: settle them, or hold them for shorter"
-                )
+            Self::TooManyHeld { bound, most } => {
+                match bound {
+                    HoldBound::Caller => write!(f, "you hold {most} permits, and at most {most} are allowed"),
+                    HoldBound::CallerMemory => {
+                        write!(f, "your permits take all of the {most} bytes that one caller may have")
+                    }
+                    HoldBound::All => write!(f, "{most} permits are held, the most that is allowed"),
+                    HoldBound::Memory => {
+                        write!(f, "permits take all of the {most} bytes that there are for them")
+                    }
+                }?;
+                f.write_str(": settle some, or hold them for shorter")
             }
         }
     }

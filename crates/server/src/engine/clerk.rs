@@ -16,6 +16,7 @@ use super::loaded::{Loaded, Opened};
 use super::notes::Notes;
 use super::permits::{Held, PermitId};
 use super::ruling::{Ruling, count_alone};
+use crate::access::Caller;
 
 /// How many limits of its caller's own a clerk remembers.
 const REMEMBERED: usize = 8;
@@ -25,6 +26,7 @@ pub struct Clerk<S: Store> {
     engine: Engine<S>,
     current: Cache<Arc<ArcSwap<Loaded<S>>>, Arc<Loaded<S>>>,
     notes: Notes,
+    caller: Caller,
     /// The caller's own limits, the one opened last in the last place.
     opened: Vec<Arc<Opened<S>>>,
 }
@@ -32,7 +34,19 @@ pub struct Clerk<S: Store> {
 impl<S: Store> Clerk<S> {
     pub(super) fn new(engine: &Engine<S>) -> Self {
         let current = Cache::new(Arc::clone(&engine.shared.current));
-        Self { engine: engine.clone(), current, notes: Notes::default(), opened: Vec::new() }
+        let (engine, notes, caller) = (engine.clone(), Notes::default(), Caller::UNKNOWN);
+        Self { engine, current, notes, caller, opened: Vec::new() }
+    }
+
+    /// Who it works for: what one caller holds, and the limits that it supplies, are bounded.
+    pub fn caller(&self) -> Caller {
+        self.caller
+    }
+
+    /// Works for this caller from now on.
+    #[inline]
+    pub fn set_caller(&mut self, caller: Caller) {
+        self.caller = caller;
     }
 
     /// Whom it works for.
@@ -120,9 +134,9 @@ impl<S: Store> Clerk<S> {
         asks: &'a [Ask<'a, S>],
         span: Duration,
     ) -> Result<(Ruling<'a>, Option<PermitId>), AskError> {
-        let Self { engine, current, notes, .. } = self;
+        let Self { engine, current, notes, caller, .. } = self;
         let case = Case::new(engine, current.load(), notes, |_| Mode::Take, asks)?;
-        engine.shared.permits.has_room()?;
+        let room = engine.shared.permits.reserve(*caller, case.enforced().len())?;
         let mut so_far = case.begin().await;
         let (enforced, held) = match so_far.mode() {
             Mode::Take => case.acquire(case.enforced()).await,
@@ -130,18 +144,19 @@ impl<S: Store> Clerk<S> {
         };
         so_far.add(enforced);
         let ruling = case.conclude(so_far).await?;
-        let id = if ruling.is_allowed() { Some(engine.shared.permits.insert(held, span)) } else { None };
+        let id = if ruling.is_allowed() { Some(room.fill(held, span)) } else { None };
         Ok((ruling, id))
     }
 
-    /// A limit of the caller's own, which no policy has. `family` says who opens such limits: it is their domain, and they are
-    /// counted under this name alone, since strangers may choose the other.
-    pub fn open(&mut self, family: &'static str, name: &str, kind: Kind, quota: Quota) -> Arc<Opened<S>> {
+    /// Opens a limit that the caller supplies, which no policy has. Such limits are counted by their family alone, since callers
+    /// choose the names.
+    pub fn open(&mut self, family: Family, name: &str, kind: Kind, quota: Quota) -> Arc<Opened<S>> {
+        let domain = family.domain();
         let is_it = |rule: &Rule| {
-            rule.quotas() == [quota] && rule.domain() == family && rule.name() == name && rule.kind() == kind
+            rule.quotas() == [quota] && rule.domain() == domain && rule.name() == name && rule.kind() == kind
         };
         let place = self.known(is_it).unwrap_or_else(|| {
-            self.open_new(family, Rule::new(family, name, quota).with_kind(kind).brought())
+            self.open_new(family, Rule::new(domain, name, quota).with_kind(kind).brought())
         });
         Arc::clone(&self.opened[place])
     }
@@ -203,8 +218,8 @@ impl<S: Store> Clerk<S> {
     }
 
     #[cold]
-    fn open_new(&mut self, family: &'static str, rule: Rule) -> usize {
-        let tally = self.engine.tally(family, "");
+    fn open_new(&mut self, family: Family, rule: Rule) -> usize {
+        let tally = self.engine.tally(family.domain(), "");
         let opened = Opened::new(self.engine.store(), rule, IfStoreFails::default(), tally);
         if self.opened.len() == REMEMBERED {
             self.opened.remove(0);
@@ -214,19 +229,48 @@ impl<S: Store> Clerk<S> {
     }
 }
 
-/// A token bucket of a caller's own, which no policy has. `family` says who brings such limits along, and no others than these:
-/// it is their domain. One with a fixed quota is called by that, such as `10/s`; one without by the family.
+/// Which protocol or command a limit is supplied by. It is the domain of the limit, and begins with `@`: no policy can have a
+/// domain that does, so a limit that a caller supplies never shares a state with one of the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family(&'static str);
+
+impl Family {
+    /// The family with this domain.
+    ///
+    /// # Panics
+    /// If the domain does not begin with `@`; in a constant, that is an error of the compiler.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate_server::Family;
+    ///
+    /// const UPLOADS: Family = Family::new("@uploads");
+    /// assert_eq!(UPLOADS.domain(), "@uploads");
+    /// ```
+    pub const fn new(domain: &'static str) -> Self {
+        assert!(matches!(domain.as_bytes(), [b'@', ..]), "the domain of supplied limits begins with @");
+        Self(domain)
+    }
+
+    /// The domain of its limits.
+    pub const fn domain(self) -> &'static str {
+        self.0
+    }
+}
+
+/// A token bucket that a caller supplies, which no policy has. One with a fixed quota is called by that, such as `10/s`; one
+/// without by the domain of its family.
 ///
 /// # Examples
 /// ```
 /// use tollgate::Quota;
 /// use tollgate::store::{MemoryStore, Mode};
 /// use tollgate_policy::Policy;
-/// use tollgate_server::{Engine, Origin, Own};
+/// use tollgate_server::{Engine, Family, Origin, Own};
 ///
 /// let policy = Policy::parse("limits.toml", "[limit.all]\nrate = \"1/s\"\n")?;
 /// let mut clerk = Engine::new(MemoryStore::new(), policy, Origin::default()).clerk();
-/// let twice = Own::fixed("mine", Quota::per_hour(2));
+/// let twice = Own::fixed(Family::new("@mine"), Quota::per_hour(2));
 /// for expected in [true, true, false] {
 ///     let decision = clerk.decide_own_now(Mode::Take, twice, b"ann", 1).expect("memory can tell at once");
 ///     assert_eq!(decision.is_admitted(), expected);
@@ -235,35 +279,36 @@ impl<S: Store> Clerk<S> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
-    family: &'static str,
+    family: Family,
     quota: Quota,
     is_floating: bool,
 }
 
 impl Own {
     /// A key has a state for each quota.
-    pub const fn fixed(family: &'static str, quota: Quota) -> Self {
+    pub const fn fixed(family: Family, quota: Quota) -> Self {
         Self { family, quota, is_floating: false }
     }
 
     /// A key has one state for all quotas, which may be [another](Rule::floating) for every call.
-    pub const fn floating(family: &'static str, quota: Quota) -> Self {
+    pub const fn floating(family: Family, quota: Quota) -> Self {
         Self { family, quota, is_floating: true }
     }
 
     fn rule(self) -> Rule {
         let Self { family, quota, is_floating } = self;
+        let domain = family.domain();
         if is_floating {
-            Rule::floating(family, family, quota)
+            Rule::floating(domain, domain, quota)
         } else {
-            Rule::new(family, quota.to_string(), quota).brought()
+            Rule::new(domain, quota.to_string(), quota).brought()
         }
     }
 
     /// Whether a rule is one of this family, with whichever quota.
     #[inline]
     fn is_kin_of(&self, rule: &Rule) -> bool {
-        rule.is_floating() == self.is_floating && rule.domain() == self.family
+        rule.is_floating() == self.is_floating && rule.domain() == self.family.domain()
     }
 }
 

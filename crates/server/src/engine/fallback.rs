@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::store::{Answer, Hit, MemoryStore, Mode, Rule, Store, StoreError};
+use tollgate::store::{Answer, Hit, MemoryStore, Mode, Rule, Store, StoreError, Usage};
 use tollgate::{Decision, Limiter, Quota, Verdict};
 use tollgate_policy::IfStoreFails;
 
@@ -19,14 +19,18 @@ pub(super) struct Fallback {
     untold: AtomicU64,
 }
 
-impl Default for Fallback {
-    fn default() -> Self {
-        let telling = Limiter::new(Quota::per_second(1).burst(1));
-        Self { store: MemoryStore::new(), telling, untold: AtomicU64::new(0) }
-    }
-}
-
 impl Fallback {
+    /// One that keeps its state in this store.
+    pub(super) fn new(store: MemoryStore) -> Self {
+        let telling = Limiter::new(Quota::per_second(1).burst(1));
+        Self { store, telling, untold: AtomicU64::new(0) }
+    }
+
+    /// What its state takes.
+    pub(super) fn usage(&self) -> Usage {
+        self.store.usage().into_inner().unwrap_or_default() // a store in this process always answers
+    }
+
     pub(super) fn decide<'a, L: AsRef<Rule>>(
         &self,
         mode: Mode,

@@ -13,11 +13,16 @@ use tollgate::Tick;
 use tollgate::store::{Store, StoreError};
 use tollgate_flow::Time;
 
-use super::ask::AskError;
+use super::ask::{AskError, HoldBound};
 use super::{LONGEST_HOLD, lock};
+use crate::access::Caller;
 
-/// How many can be held at once.
+/// How many permits can be held at once.
 const MOST: usize = 1_000_000;
+/// How many of them one caller can hold.
+const MOST_OF_CALLER: usize = 10_000;
+/// What part of the memory for permits one caller can have: a quarter.
+const CALLERS: u64 = 4;
 
 /// The name of something held. It cannot be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,13 +35,39 @@ pub struct PermitIdError;
 /// Everything held.
 pub(super) struct Permits<S: Store> {
     time: Time,
+    most_bytes: u64,
     inner: Mutex<Inner<S>>,
 }
 
 struct Inner<S: Store> {
-    held: HashMap<PermitId, (Tick, Held<S>), RandomState>,
+    held: HashMap<PermitId, Entry<S>, RandomState>,
     /// The same by the time it ends.
     ends: BTreeSet<(Tick, PermitId)>,
+    /// What is held and what is about to be, by caller and for all of them.
+    of_caller: HashMap<Caller, Load, RandomState>,
+    of_all: Load,
+}
+
+struct Entry<S: Store> {
+    end: Tick,
+    held: Held<S>,
+    caller: Caller,
+    bytes: u64,
+}
+
+/// How much is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Load {
+    permits: usize,
+    bytes: u64,
+}
+
+/// Room for one permit that is about to be held. It is free again when this is dropped.
+pub(super) struct Reserved<'a, S: Store> {
+    permits: &'a Permits<S>,
+    caller: Caller,
+    /// Zero once it is filled.
+    bytes: u64,
 }
 
 /// Something taken.
@@ -65,13 +96,37 @@ impl<S: Store> Held<S> {
 }
 
 impl<S: Store> Permits<S> {
-    pub(super) fn new(time: Time) -> Self {
-        let inner = Inner { held: HashMap::default(), ends: BTreeSet::new() };
-        Self { time, inner: Mutex::new(inner) }
+    /// Permits that take at most so many bytes.
+    pub(super) fn new(time: Time, most_bytes: u64) -> Self {
+        let (held, of_caller) = (HashMap::default(), HashMap::default());
+        let inner = Inner { held, ends: BTreeSet::new(), of_caller, of_all: Load::default() };
+        Self { time, most_bytes, inner: Mutex::new(inner) }
     }
 
-    pub(super) fn has_room(&self) -> Result<(), AskError> {
-        if self.len() < MOST { Ok(()) } else { Err(AskError::TooManyHeld { most: MOST }) }
+    /// Keeps room for what a caller is about to take of so many limits.
+    ///
+    /// # Errors
+    /// If a bound on what is held is reached.
+    pub(super) fn reserve(&self, caller: Caller, hits: usize) -> Result<Reserved<'_, S>, AskError> {
+        let mut inner = lock(&self.inner);
+        inner.end(self.time.now());
+        let bytes = bytes_of::<S>(hits);
+        let of_caller = inner.of_caller.get(&caller).copied().unwrap_or_default();
+        let refused = |bound, most| Err(AskError::TooManyHeld { bound, most });
+        if of_caller.permits >= MOST_OF_CALLER {
+            return refused(HoldBound::Caller, MOST_OF_CALLER as u64);
+        }
+        if inner.of_all.permits >= MOST {
+            return refused(HoldBound::All, MOST as u64);
+        }
+        if inner.of_all.bytes + bytes > self.most_bytes {
+            return refused(HoldBound::Memory, self.most_bytes);
+        }
+        if of_caller.bytes + bytes > self.most_bytes / CALLERS {
+            return refused(HoldBound::CallerMemory, self.most_bytes / CALLERS);
+        }
+        inner.add(caller, bytes);
+        Ok(Reserved { permits: self, caller, bytes })
     }
 
     /// How many are held.
@@ -81,23 +136,41 @@ impl<S: Store> Permits<S> {
         inner.held.len()
     }
 
-    pub(super) fn insert(&self, held: Held<S>, span: Duration) -> PermitId {
-        let now = self.time.now();
-        let id = PermitId::random();
-        let end = now + span.min(LONGEST_HOLD);
+    /// How many bytes they take.
+    pub(super) fn bytes(&self) -> u64 {
         let mut inner = lock(&self.inner);
-        inner.end(now);
-        inner.held.insert(id, (end, held));
-        inner.ends.insert((end, id));
-        id
+        inner.end(self.time.now());
+        inner.of_all.bytes
     }
 
     pub(super) fn remove(&self, id: PermitId) -> Option<Held<S>> {
         let mut inner = lock(&self.inner);
         inner.end(self.time.now());
-        let (end, held) = inner.held.remove(&id)?;
+        let Entry { end, held, caller, bytes } = inner.held.remove(&id)?;
         inner.ends.remove(&(end, id));
+        inner.subtract(caller, bytes);
         Some(held)
+    }
+}
+
+impl<S: Store> Reserved<'_, S> {
+    /// Holds something in it.
+    pub(super) fn fill(mut self, held: Held<S>, span: Duration) -> PermitId {
+        let Permits { time, inner, .. } = self.permits;
+        let (id, end) = (PermitId::random(), time.now() + span.min(LONGEST_HOLD));
+        let (caller, bytes) = (self.caller, std::mem::take(&mut self.bytes));
+        let mut inner = lock(inner);
+        inner.held.insert(id, Entry { end, held, caller, bytes });
+        inner.ends.insert((end, id));
+        id
+    }
+}
+
+impl<S: Store> Drop for Reserved<'_, S> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            lock(&self.permits.inner).subtract(self.caller, self.bytes);
+        }
     }
 }
 
@@ -106,9 +179,37 @@ impl<S: Store> Inner<S> {
     fn end(&mut self, now: Tick) {
         while let Some(&(end, id)) = self.ends.first().filter(|(end, _)| *end <= now) {
             self.ends.remove(&(end, id));
-            self.held.remove(&id);
+            if let Some(Entry { caller, bytes, .. }) = self.held.remove(&id) {
+                self.subtract(caller, bytes);
+            }
         }
     }
+
+    fn add(&mut self, caller: Caller, bytes: u64) {
+        for load in [&mut self.of_all, self.of_caller.entry(caller).or_default()] {
+            load.permits += 1;
+            load.bytes += bytes;
+        }
+    }
+
+    fn subtract(&mut self, caller: Caller, bytes: u64) {
+        let of_caller = self.of_caller.entry(caller).or_default();
+        for load in [&mut self.of_all, &mut *of_caller] {
+            load.permits -= 1;
+            load.bytes -= bytes;
+        }
+        if of_caller.permits == 0 {
+            self.of_caller.remove(&caller);
+        }
+    }
+}
+
+/// How many bytes a permit of so many limits takes, about: its entries in two tables that are half full, and what the store
+/// keeps for each limit.
+fn bytes_of<S: Store>(hits: usize) -> u64 {
+    const OF_HIT: usize = 384;
+    let entry = size_of::<(PermitId, Entry<S>)>() + size_of::<(Tick, PermitId)>();
+    (2 * entry + hits * OF_HIT) as u64
 }
 
 impl PermitId {

@@ -17,7 +17,7 @@ use super::listing::{Limits, PolicyShown, ResetShown, TopKeys};
 use super::query::Query;
 use super::refusal::Refusal;
 use super::route::Route;
-use crate::access::Scopes;
+use crate::access::{Principal, Scopes};
 use crate::engine::Clerk;
 use crate::metrics::{Meter, Metrics};
 use crate::rls::{self, RlsOptions};
@@ -104,12 +104,9 @@ impl HttpApi {
         let (head, body) = request.into_parts();
         let answer = match self.admit(&head) {
             Ok(route) => {
-                self.reply(
-                    route,
-                    clerk,
-                    Asked { head: &head, body: &body, scopes: Scopes::ALL, is_draining: false },
-                )
-                .await
+                let principal = Principal { caller: clerk.caller(), scopes: Scopes::ALL };
+                let asked = Asked { head: &head, body: &body, principal, is_draining: false };
+                self.reply(route, clerk, asked).await
             }
             Err(refusal) => Err(refusal),
         };
@@ -149,12 +146,13 @@ impl HttpApi {
         clerk: &mut Clerk<S>,
         asked: Asked<'_>,
     ) -> Result<Response<Bytes>, Refusal> {
-        let Asked { head, body, scopes, is_draining } = asked;
+        let Asked { head, body, principal, is_draining } = asked;
+        clerk.set_caller(principal.caller);
         let query = |known: &'static [&'static str]| Query::read(head.uri.query(), known);
         match route {
             Route::Check => {
                 query(&[])?;
-                check(clerk, body, scopes, &self.limits, &self.meter).await
+                check(clerk, body, principal.scopes, &self.limits, &self.meter).await
             }
             Route::Settle => {
                 query(&[])?;
@@ -170,7 +168,7 @@ impl HttpApi {
             Route::OpenApi => Ok(answer(JSON, OPENAPI)),
             Route::Health => Ok(answer(JSON, r#"{"status":"ok"}"#)),
             Route::Ready => ready(is_draining),
-            Route::RateLimit => Ok(self.rate_limit(clerk, scopes, body).await),
+            Route::RateLimit => Ok(self.rate_limit(clerk, principal.scopes, body).await),
             Route::RateLimitHealth => {
                 let (status, text) = rls::healthcheck(is_draining);
                 Ok(with_status(status, HeaderValue::from_static("text/plain"), text))
@@ -207,8 +205,8 @@ impl HttpApi {
 pub(super) struct Asked<'a> {
     pub(super) head: &'a Parts,
     pub(super) body: &'a [u8],
-    /// What the caller may do.
-    pub(super) scopes: Scopes,
+    /// Who the caller is.
+    pub(super) principal: Principal,
     /// Whether the server is about to stop.
     pub(super) is_draining: bool,
 }

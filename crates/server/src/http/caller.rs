@@ -1,26 +1,28 @@
-//! What a caller may do.
+//! Who the caller of a request is, and what it may do.
 
 use super::refusal::Refusal;
 use super::route::Route;
-use crate::access::{Access, Scopes};
+use crate::access::{Access, Principal, Scopes};
 
-/// What the caller of a request may do by its authorization field, if that is enough for the route. A token counts only where
-/// it is needed.
-pub(super) fn scopes_of(
+/// Returns who the caller of a request is by its authorization field, if it may do what the route needs. A token counts only
+/// where it is needed.
+pub(super) fn principal_of(
     authorization: Option<&[u8]>,
     route: Route,
     access: &Access,
-) -> Result<Scopes, Refusal> {
-    let Some(needed) = route.scope() else { return Ok(Scopes::NONE) };
+) -> Result<Principal, Refusal> {
+    let Some(needed) = route.scope() else {
+        return Ok(Principal { scopes: Scopes::NONE, ..access.principal() });
+    };
     let token = authorization.and_then(bearer);
-    let scopes = match token {
-        None => access.scopes(),
-        Some(token) => access.with_token(token).ok_or_else(|| {
+    let principal = match token {
+        None => access.principal(),
+        Some(token) => access.principal_with(token).ok_or_else(|| {
             Refusal::who("Bearer error=\"invalid_token\"", "this token is not known, or not any more")
         })?,
     };
-    if scopes.has(needed) {
-        return Ok(scopes);
+    if principal.scopes.has(needed) {
+        return Ok(principal);
     }
     if token.is_some() || access.is_certified() {
         return Err(Refusal::needs(needed));

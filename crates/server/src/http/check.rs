@@ -12,11 +12,11 @@ use super::decision::{write_fields, write_ruling};
 use super::limits::HttpLimits;
 use super::refusal::Refusal;
 use crate::access::{Scope, Scopes};
-use crate::engine::{Ask, AskError, Clerk, PermitId, Ruling, Subject};
+use crate::engine::{Ask, AskError, Clerk, Family, PermitId, Ruling, Subject};
 use crate::metrics::Meter;
 
-/// Who opens the limits that callers bring along.
-const FAMILY: &str = "http";
+/// The limits that callers supply.
+const FAMILY: Family = Family::new("@http");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -30,9 +30,12 @@ pub(super) async fn check<S: Store>(
 ) -> Result<Response<Bytes>, Refusal> {
     let started = meter.now();
     let calls = read_calls(body, limits)?;
-    if !scopes.has(Scope::Settle) && calls.iter().any(|call| matches!(call.mode, Mode::Charge | Mode::Refund))
-    {
-        return Err(Refusal::needs(Scope::Settle));
+    let needs = |call: &Call<'_>| match call.mode {
+        Mode::Charge | Mode::Refund => Some(Scope::Settle),
+        _ => call.hold.map(|_| Scope::Hold),
+    };
+    if let Some(lacking) = calls.iter().filter_map(needs).find(|scope| !scopes.has(*scope)) {
+        return Err(Refusal::needs(lacking));
     }
     let (answer, decisions) = match calls {
         Calls::One(call) => (one(clerk, &call).await?, 1),

@@ -24,7 +24,7 @@ use tollgate_flow::Time;
 use tollgate_flow::fault::catch;
 
 use super::api::{Asked, HttpApi};
-use super::caller::{is_proven, scopes_of};
+use super::caller::{is_proven, principal_of};
 use super::express;
 use super::hosts::{host_of, same_origin, unknown_host};
 use super::limits::HttpLimits;
@@ -34,7 +34,7 @@ use super::route::Route;
 use super::text::push_answer;
 use super::watch::{Alarm, Phase, Watch};
 use super::watched::Watched;
-use crate::access::{Access, Scopes};
+use crate::access::{Access, Principal};
 use crate::engine::{Clerk, Engine};
 use crate::server::body::{BodyBudget, GuardedBody};
 use crate::server::{Activity, Connection, Stop};
@@ -223,7 +223,7 @@ impl<S: Store> Desk<S> {
     }
 
     async fn answer(&self, head: &Parts, body: Incoming) -> Result<Response<Bytes>, Refusal> {
-        let (route, scopes) = match self.admit(head) {
+        let (route, principal) = match self.admit(head) {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 self.discard(head, body).await;
@@ -232,24 +232,24 @@ impl<S: Store> Desk<S> {
         };
         let body = if route.is_post() { self.receive(head, body).await? } else { Bytes::new() };
         let mut clerk = self.clerk();
-        let asked = Asked { head, body: &body, scopes, is_draining: self.stop.is_due() };
+        let asked = Asked { head, body: &body, principal, is_draining: self.stop.is_due() };
         let answer = self.api.reply(route, &mut clerk, asked).await;
         self.return_clerk(clerk);
         answer
     }
 
-    /// Which request it is, and what its caller may do.
-    fn admit(&self, head: &Parts) -> Result<(Route, Scopes), Refusal> {
+    /// Which request it is, and who its caller is.
+    fn admit(&self, head: &Parts) -> Result<(Route, Principal), Refusal> {
         let host = host_of(head)?;
         let route = self.api.admit(head)?;
         if route.is_post() {
             same_origin(head, host)?;
         }
         let authorization = head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        let scopes = scopes_of(authorization, route, &self.access)?;
+        let principal = principal_of(authorization, route, &self.access)?;
         match host {
             Some(host) if !self.may_name(host, route, authorization) => Err(unknown_host(host)),
-            _ => Ok((route, scopes)),
+            _ => Ok((route, principal)),
         }
     }
 

@@ -21,7 +21,7 @@ use tollgate::store::Store;
 use tollgate::{Clock, DefaultClock};
 use tollgate_flow::fault::catch;
 
-use super::caller::scopes_of;
+use super::caller::principal_of;
 use super::check::check;
 use super::connection::{Busy, Desk};
 use super::refusal::Refusal;
@@ -191,10 +191,13 @@ async fn answer<S: Store>(
 ) -> bool {
     let _busy = Busy::new(desk);
     let (limits, meter) = (desk.api.limited_to(), desk.api.meter());
-    let answer = match scopes_of(plain.authorization, Route::Check, &desk.access) {
-        Ok(scopes) => catch(check(clerk, plain.body, scopes, limits, meter))
-            .await
-            .unwrap_or_else(|fault| Err(Refusal::fault(&fault.with("path", plain::PATH)))),
+    let answer = match principal_of(plain.authorization, Route::Check, &desk.access) {
+        Ok(principal) => {
+            clerk.set_caller(principal.caller);
+            catch(check(clerk, plain.body, principal.scopes, limits, meter))
+                .await
+                .unwrap_or_else(|fault| Err(Refusal::fault(&fault.with("path", plain::PATH))))
+        }
         Err(refusal) => Err(refusal),
     };
     let mut answer: Response<Bytes> = answer.unwrap_or_else(Refusal::answer);

@@ -183,6 +183,7 @@ fn token(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::HoldBound;
 
     fn body(refusal: Refusal) -> String {
         String::from_utf8(refusal.answer().into_body().to_vec()).unwrap()
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn too_much_held_is_a_matter_of_time() {
-        let answer = Refusal::ask(&AskError::TooManyHeld { most: 7 }, "").answer();
+        let answer = Refusal::ask(&AskError::TooManyHeld { bound: HoldBound::All, most: 7 }, "").answer();
         assert_eq!(
             (answer.status().as_u16(), &answer.headers()["retry-after"]),
             (503, &HeaderValue::from(1))

@@ -23,6 +23,10 @@ const DURATION: Family =
     Family::new("tollgate_decision_duration_seconds", "From a call's last byte to its answer");
 const CONNECTIONS: Family = Family::new("tollgate_connections", "Open connections");
 const PERMITS: Family = Family::new("tollgate_permits", "What is held and not settled yet");
+const PERMIT_BYTES: Family = Family::new("tollgate_permit_bytes", "Memory that those take");
+const FALLBACK_KEYS: Family =
+    Family::new("tollgate_fallback_keys", "States that this process keeps for limits it decides alone");
+const FALLBACK_BYTES: Family = Family::new("tollgate_fallback_bytes", "Memory that those take");
 const KEYS: Family = Family::new("tollgate_keys", "States that the store remembers");
 const BYTES: Family = Family::new("tollgate_store_bytes", "Memory that those take");
 const EVICTIONS: Family =
@@ -51,6 +55,9 @@ pub(super) struct Snapshot {
     usage: Option<Usage>,
     status: PolicyStatus,
     permits: u64,
+    permit_bytes: u64,
+    /// What is kept for limits that are decided without the store.
+    fallback: Usage,
     nodes: u32,
     meters: Vec<Arc<Meter>>,
     compat: Option<Compat>,
@@ -63,8 +70,17 @@ impl Snapshot {
         meters: Vec<Arc<Meter>>,
         compat: Option<Compat>,
     ) -> Self {
-        let (tallies, status, permits) = (engine.tallies(), engine.status(), engine.held() as u64);
-        Self { tallies, usage, status, permits, nodes: engine.store().nodes(), meters, compat }
+        Self {
+            tallies: engine.tallies(),
+            usage,
+            status: engine.status(),
+            permits: engine.held() as u64,
+            permit_bytes: engine.held_bytes(),
+            fallback: engine.fallback_usage(),
+            nodes: engine.store().nodes(),
+            meters,
+            compat,
+        }
     }
 
     fn decisions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -102,6 +118,9 @@ impl Snapshot {
 
     fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         PERMITS.gauge(encoder, self.permits)?;
+        PERMIT_BYTES.gauge(encoder, self.permit_bytes)?;
+        FALLBACK_KEYS.gauge(encoder, self.fallback.keys.unwrap_or_default())?;
+        FALLBACK_BYTES.gauge(encoder, self.fallback.bytes.unwrap_or_default())?;
         UP.gauge(encoder, u64::from(self.usage.is_some()))?;
         NODES.gauge(encoder, self.nodes.into())?;
         let Some(usage) = self.usage else { return Ok(()) };

@@ -6,10 +6,10 @@ use tollgate::{Quota, QuotaError};
 use super::reply::{Quoted, Replies};
 use super::request::Arguments;
 use super::session::{MAX_KEY_BYTES, check_key, number, wrong_count};
-use crate::engine::{Clerk, Own, Subject};
+use crate::engine::{Clerk, Family, Own, Subject};
 
-/// Whose limits they are, and under which name they are counted.
-const TG_ALLOW: &str = "tg.allow";
+/// The limits that callers supply.
+const FAMILY: Family = Family::new("@tg.allow");
 
 /// The longest limit that is read, in bytes.
 const LONGEST_LIMIT: usize = 100;
@@ -47,7 +47,7 @@ pub(super) async fn allow<S: Store>(
     replies: &mut Replies,
 ) {
     let Some((key, limit, cost)) = words(arguments) else {
-        return wrong_count(TG_ALLOW, replies);
+        return wrong_count("tg.allow", replies);
     };
     if !check_key(key, replies) {
         return;
@@ -61,7 +61,7 @@ pub(super) async fn allow<S: Store>(
         return replies
             .error(format_args!("ERR the cost must be a whole number from 0 to {most}, not '{cost}'"));
     };
-    let decision = clerk.decide_own(Mode::Take, Own::fixed(TG_ALLOW, quota), key, cost).await;
+    let decision = clerk.decide_own(Mode::Take, Own::fixed(FAMILY, quota), key, cost).await;
     replies.boolean(decision.is_admitted());
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn reset<S: Store>(
         Ok(quota) => quota,
         Err(why) => return replies.error(format_args!("ERR {why}")),
     };
-    let opened = clerk.open_own(Own::fixed(TG_ALLOW, quota));
+    let opened = clerk.open_own(Own::fixed(FAMILY, quota));
     match clerk.engine().reset(&Subject::Limit(&opened, key)).await {
         Ok(resets) => replies.integer(i64::from(resets.iter().any(|reset| reset.was_known))),
         Err(error) => replies.error(format_args!("ERR {error}")),
@@ -105,7 +105,7 @@ pub(super) fn allow_now<S: Store>(
         return None;
     }
     let (quota, cost) = (remembered.read(limit).ok()?, number(cost)?);
-    let decision = clerk.decide_own_now(Mode::Take, Own::fixed(TG_ALLOW, quota), key, cost)?;
+    let decision = clerk.decide_own_now(Mode::Take, Own::fixed(FAMILY, quota), key, cost)?;
     replies.boolean(decision.is_admitted());
     Some(())
 }
@@ -114,7 +114,7 @@ pub(super) fn allow_now<S: Store>(
 #[inline]
 pub(super) fn prepare<S: Store>(clerk: &Clerk<S>, remembered: &Remembered, arguments: Arguments<'_>) {
     if let (Some(key), Some((_, quota))) = (arguments.get(1), &remembered.0) {
-        clerk.prepare_own(Own::fixed(TG_ALLOW, *quota), key);
+        clerk.prepare_own(Own::fixed(FAMILY, *quota), key);
     }
 }
 

@@ -10,7 +10,7 @@ use tollgate::store::{Mode, Store};
 
 use super::reply::{Quoted, Replies};
 use super::request::Arguments;
-use super::session::{NEEDS_SETTLE, number, wrong_count};
+use super::session::{NEEDS_HOLD, NEEDS_SETTLE, number, wrong_count};
 use crate::access::{Scope, Scopes};
 use crate::engine::{Ask, Clerk, PermitId, Ruling, Subject};
 pub(super) use limits::limits;
@@ -18,7 +18,7 @@ pub use question::MAX_FIELDS;
 use question::{Act, Question};
 
 /// `TG.CHECK [DOMAIN domain] [COST cost] [PEEK | COUNT | CHARGE | REFUND | HOLD seconds] [FIELDS] field value …`.
-/// Giving back and charging take the scope `settle`.
+/// Giving back and charging need the scope `settle`, holding needs `hold`.
 pub(super) async fn check<S: Store>(
     clerk: &mut Clerk<S>,
     scopes: Scopes,
@@ -31,6 +31,9 @@ pub(super) async fn check<S: Store>(
     };
     if matches!(question.act, Act::Decide(Mode::Charge | Mode::Refund)) && !scopes.has(Scope::Settle) {
         return replies.error(NEEDS_SETTLE);
+    }
+    if matches!(question.act, Act::Hold(_)) && !scopes.has(Scope::Hold) {
+        return replies.error(NEEDS_HOLD);
     }
     let subject = Subject::Policy(question.domain, &question.fields);
     let asks = [Ask::new(subject).costing(question.cost)];

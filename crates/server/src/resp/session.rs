@@ -12,7 +12,7 @@ use super::allow::{self, Remembered};
 use super::reply::{Quoted, Replies, Version};
 use super::request::Arguments;
 use super::{check, throttle};
-use crate::access::{Access, Scope, Scopes};
+use crate::access::{Access, Principal, Scope, Scopes};
 use crate::engine::Clerk;
 
 /// The longest key, and the longest name or value of a field, in bytes.
@@ -26,7 +26,7 @@ pub(super) struct Session {
     access: Access,
     /// What was said to prove more than the connection itself does.
     token: Option<Box<[u8]>>,
-    scopes: Scopes,
+    principal: Principal,
     limit: Remembered,
     /// How many decisions were asked for.
     decided: u64,
@@ -48,6 +48,9 @@ pub(super) enum Next {
 /// What is told whoever gives back or charges and may not.
 pub(super) const NEEDS_SETTLE: &str =
     "NOPERM to give back or to charge needs the scope settle, which this caller has not";
+
+/// The error for a caller that holds something and may not.
+pub(super) const NEEDS_HOLD: &str = "NOPERM to hold needs the scope hold, which this caller has not";
 
 /// The longest name of a command.
 const LONGEST_NAME: usize = 16;
@@ -84,15 +87,19 @@ fn upper_case<'a>(name: &[u8], upper: &'a mut [u8; LONGEST_NAME]) -> &'a [u8] {
 
 impl Session {
     pub(super) fn new(id: u64, access: Access) -> Self {
-        let (scopes, limit) = (access.scopes(), Remembered::default());
-        Self { id, name: Vec::new(), access, token: None, scopes, limit, decided: 0 }
+        let (principal, limit) = (access.principal(), Remembered::default());
+        Self { id, name: Vec::new(), access, token: None, principal, limit, decided: 0 }
     }
 
-    /// Looks again what the caller may do: the keys may have changed.
+    /// Reads again who the caller is and what it may do: the keys may have changed.
     #[inline]
     pub(super) fn refresh(&mut self) {
-        let by_token = self.token.as_ref().and_then(|token| self.access.with_token(token));
-        self.scopes = by_token.unwrap_or_else(|| self.access.scopes());
+        let by_token = self.token.as_ref().and_then(|token| self.access.principal_with(token));
+        self.principal = by_token.unwrap_or_else(|| self.access.principal());
+    }
+
+    fn scopes(&self) -> Scopes {
+        self.principal.scopes
     }
 
     /// How many decisions were asked for since this was last called.
@@ -119,7 +126,8 @@ impl Session {
         arguments: Arguments<'_>,
         replies: &mut Replies,
     ) -> Option<()> {
-        let frequent = Frequent::of(arguments).filter(|_| self.scopes.has(Scope::Check))?;
+        let frequent = Frequent::of(arguments).filter(|_| self.scopes().has(Scope::Check))?;
+        clerk.set_caller(self.principal.caller);
         match frequent {
             Frequent::ClThrottle => throttle::cl_throttle_now(clerk, arguments, replies)?,
             Frequent::TgAllow => allow::allow_now(clerk, &mut self.limit, arguments, replies)?,
@@ -146,10 +154,11 @@ impl Session {
             return Next::Command;
         }
         self.decided += u64::from(is_decision(upper));
+        clerk.set_caller(self.principal.caller);
         match upper {
-            b"CL.THROTTLE" => throttle::cl_throttle(clerk, self.scopes, arguments, replies).await,
+            b"CL.THROTTLE" => throttle::cl_throttle(clerk, self.scopes(), arguments, replies).await,
             b"THROTTLE" => throttle::throttle(clerk, arguments, replies).await,
-            b"TG.CHECK" => check::check(clerk, self.scopes, arguments, replies).await,
+            b"TG.CHECK" => check::check(clerk, self.scopes(), arguments, replies).await,
             b"TG.ALLOW" => allow::allow(clerk, &mut self.limit, arguments, replies).await,
             b"TG.SETTLE" => check::settle(clerk, arguments, replies).await,
             b"TG.RESET" if allow::is_reset(arguments) => {
@@ -166,19 +175,19 @@ impl Session {
     /// Why the caller may not use a command, if so.
     #[inline]
     fn refusal(&self, upper: &[u8]) -> Option<String> {
-        if self.scopes == Scopes::ALL {
+        if self.scopes() == Scopes::ALL {
             return None;
         }
         let needed = match upper {
             b"AUTH" | b"HELLO" | b"QUIT" | b"RESET" | b"POST" | b"HOST:" => return None,
-            _ if self.scopes == Scopes::NONE => return Some("NOAUTH Authentication required.".to_owned()),
+            _ if self.scopes() == Scopes::NONE => return Some("NOAUTH Authentication required.".to_owned()),
             _ if is_decision(upper) => Scope::Check,
             b"TG.SETTLE" => Scope::Settle,
             b"TG.LIMITS" | b"TG.RESET" | b"INFO" => Scope::Admin,
             _ => return None,
         };
         let name = String::from_utf8_lossy(upper).to_lowercase();
-        (!self.scopes.has(needed))
+        (!self.scopes().has(needed))
             .then(|| format!("NOPERM '{name}' needs the scope {needed}, which this caller has not"))
     }
 

@@ -8,12 +8,11 @@ use super::reply::{Quoted, Replies};
 use super::request::Arguments;
 use super::session::{MAX_KEY_BYTES, NEEDS_SETTLE, check_key};
 use crate::access::{Scope, Scopes};
-use crate::engine::{Clerk, Own};
+use crate::engine::{Clerk, Family, Own};
 
-/// Whose limits they are, and under which names they are counted. The two commands mean different things by a burst, so a key of
-/// one is not a key of the other.
-const CL_THROTTLE: &str = "cl.throttle";
-const THROTTLE: &str = "throttle";
+/// The limits that callers supply. The two commands mean different things by a burst, so a key of one is not a key of the other.
+const CL_THROTTLE: Family = Family::new("@cl.throttle");
+const THROTTLE: Family = Family::new("@throttle");
 
 const USAGE: &str =
     "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]";
@@ -128,7 +127,7 @@ pub(super) fn prepare_cl_throttle<S: Store>(clerk: &Clerk<S>, arguments: Argumen
 
 /// Takes, looks or gives back, as the quantity says.
 #[inline]
-async fn decide<S: Store>(clerk: &mut Clerk<S>, family: &'static str, key: &[u8], cell: Cell) -> Outcome {
+async fn decide<S: Store>(clerk: &mut Clerk<S>, family: Family, key: &[u8], cell: Cell) -> Outcome {
     let (own, quantity) = (Own::floating(family, cell.quota()), cell.quantity.unsigned_abs());
     if cell.quantity > 0 {
         return cell.taken(&clerk.decide_own(Mode::Take, own, key, quantity).await);

@@ -16,7 +16,7 @@ use crate::access::{Scope, Scopes};
 use crate::engine::{Ask, AskError, Basis, Clerk, Finding, Opened, Ruling, Subject};
 
 /// The domain of limits that callers bring along.
-const BROUGHT: &str = "envoy";
+const BROUGHT: crate::engine::Family = crate::engine::Family::new("@envoy");
 
 /// Decides about a call.
 ///

@@ -178,7 +178,7 @@ impl<S: Store> Worker<S> {
     fn serve(&self, accepted: Accepted<S>, vigil: Vigil) -> impl Future<Output = ()> + use<S> {
         let Accepted { stream, peer, spoken, place } = accepted;
         let place = (place, Loaded(Arc::clone(&self.load)));
-        let (keys, clerk) = (self.keys.clone(), self.engine.clerk());
+        let (keys, mut clerk) = (self.keys.clone(), self.engine.clerk());
         let stop = Stop { token: self.stop.token.child_token() };
         async move {
             let _place = place;
@@ -191,7 +191,8 @@ impl<S: Store> Worker<S> {
                     Err(error) => return tracing::debug!(%peer, %error, "a connection could not begin"),
                 };
                 let stream = Stream::new(carrier, Rc::clone(&activity));
-                let access = Access::new(keys, certificate);
+                let access = Access::new(keys, certificate, peer.ip());
+                clerk.set_caller(access.principal().caller);
                 let connection = Connection { stream, peer, access, clerk, stop, activity, vigil };
                 if let Err(fault) = catch(protocol.serve(connection)).await {
                     fault.with("protocol", protocol.name()).report();

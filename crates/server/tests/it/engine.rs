@@ -11,12 +11,18 @@ use tollgate::store::{
 use tollgate::{Kind, ManualClock, Quota};
 use tollgate_flow::Time;
 use tollgate_policy::{Descriptor, Policy};
-use tollgate_server::{Ask, AskError, Basis, Clerk, Engine, LoadProblem, Origin, Outcome, PermitId, Ruling};
+use tollgate_server::{
+    Ask, AskError, Basis, Caller, Clerk, Engine, EngineOptions, Family, HoldBound, LoadProblem, Origin,
+    Outcome, PermitId, Ruling,
+};
 
 type Manual = MemoryStore<ManualClock>;
 
 /// A policy that applies to nobody.
 const NONE: &str = "[limit.none]\nrate = \"1/h\"\nmatch.nobody = \"here\"\n";
+
+/// The limits that callers supply.
+const OWN: Family = Family::new("@own");
 
 fn policy(text: &str) -> Policy {
     Policy::parse("limits.toml", text).unwrap()
@@ -141,17 +147,17 @@ async fn a_limit_of_the_callers_own_needs_no_policy() {
     let (clock, engine) = engine(NONE);
     let mut clerk = engine.clerk();
     let quota = Quota::per_second(2);
-    let opened = clerk.open("own", "uploads", Kind::TokenBucket, quota);
+    let opened = clerk.open(OWN, "uploads", Kind::TokenBucket, quota);
     for expected in [true, true, false] {
         let asks = [Ask::limit(&opened, b"ann")];
         assert_eq!(clerk.decide(Mode::Take, &asks).await.unwrap().is_allowed(), expected);
     }
-    let again = engine.clerk().open("own", "uploads", Kind::TokenBucket, quota);
+    let again = engine.clerk().open(OWN, "uploads", Kind::TokenBucket, quota);
     assert!(
         !clerk.decide(Mode::Take, &[Ask::limit(&again, b"ann")]).await.unwrap().is_allowed(),
         "the same state"
     );
-    let other = clerk.open("own", "downloads", Kind::TokenBucket, quota);
+    let other = clerk.open(OWN, "downloads", Kind::TokenBucket, quota);
     assert!(
         clerk.decide(Mode::Take, &[Ask::limit(&other, b"ann")]).await.unwrap().is_allowed(),
         "another one"
@@ -162,7 +168,7 @@ async fn a_limit_of_the_callers_own_needs_no_policy() {
         engine.tallies().iter().map(|tallied| (tallied.domain.clone(), tallied.name.clone())).collect();
     assert_eq!(
         names,
-        [("default".into(), "none".into()), ("own".into(), "".into())],
+        [("@own".into(), "".into()), ("default".into(), "none".into())],
         "names that strangers choose are no labels"
     );
 }
@@ -173,11 +179,11 @@ async fn many_own_limits_are_forgotten_by_the_clerk_but_not_by_the_store() {
     let mut clerk = engine.clerk();
     for _ in 0..2 {
         for count in 1..=20 {
-            let opened = clerk.open("own", "", Kind::TokenBucket, Quota::per_minute(count));
+            let opened = clerk.open(OWN, "", Kind::TokenBucket, Quota::per_minute(count));
             clerk.decide(Mode::Take, &[Ask::limit(&opened, b"ann")]).await.unwrap();
         }
     }
-    let opened = clerk.open("own", "", Kind::TokenBucket, Quota::per_minute(20));
+    let opened = clerk.open(OWN, "", Kind::TokenBucket, Quota::per_minute(20));
     let asks = [Ask::limit(&opened, b"ann").costing(0)];
     let ruling = clerk.decide(Mode::Peek, &asks).await.unwrap();
     assert_eq!(ruling.findings()[0].decision.remaining(), 18);
@@ -423,4 +429,63 @@ async fn what_is_held_without_the_store_has_nothing_to_settle() {
     assert!(engine.settle(id.unwrap(), &[3]).await.unwrap());
     is_away.store(false, Ordering::Relaxed);
     assert_eq!(left(&mut clerk, &nobody).await, [5]);
+}
+
+/// Holds one after the other until it is refused: how many were held, and why no more.
+async fn hold_all<S: Store>(clerk: &mut Clerk<S>) -> (u64, AskError) {
+    let (nobody, mut held) = (Descriptor::new(), 0);
+    loop {
+        match clerk.hold(&[Ask::policy(&nobody)], Duration::from_secs(60)).await {
+            Ok((ruling, id)) => assert!(ruling.is_allowed() && id.is_some()),
+            Err(error) => return (held, error),
+        }
+        held += 1;
+    }
+}
+
+// Guards, item 8: permits keep to the memory there is for them, and one caller leaves some for the others.
+#[tokio::test]
+async fn hold_keeps_to_its_memory() {
+    const MOST: u64 = 1 << 20;
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let options = EngineOptions::new().time(Time::of(clock.clone())).hold_bytes(MOST);
+    let policy = policy("[limit.all]\nrate = \"1000000/h\"\n");
+    let engine = Engine::with_options(store, policy, Origin::default(), options);
+    let mut held = Vec::new();
+    for address in 1..=5 {
+        let mut clerk = engine.clerk();
+        clerk.set_caller(Caller::at([10, 0, 0, address].into()));
+        let (count, error) = hold_all(&mut clerk).await;
+        let AskError::TooManyHeld { bound, most } = error else { panic!("{error}") };
+        let expected =
+            if address < 5 { (HoldBound::CallerMemory, MOST / 4) } else { (HoldBound::Memory, MOST) };
+        assert_eq!((bound, most), expected, "{address}: {count}");
+        held.push(count);
+    }
+    assert!(held[0] > 100 && held[..4].iter().all(|count| *count == held[0]), "{held:?}");
+    assert!((MOST * 9 / 10..=MOST).contains(&engine.held_bytes()), "{}", engine.held_bytes());
+
+    let mut clerk = engine.clerk();
+    let nobody = Descriptor::new();
+    let before = left(&mut clerk, &nobody).await;
+    assert!(clerk.hold(&[Ask::policy(&nobody)], Duration::from_secs(9)).await.is_err());
+    assert_eq!(left(&mut clerk, &nobody).await, before, "what is not held takes nothing");
+    clock.advance(Duration::from_secs(60));
+    assert_eq!((engine.held(), engine.held_bytes()), (0, 0));
+}
+
+// Guards, item 8: what is refused by a limit leaves the room that was kept for it.
+#[tokio::test]
+async fn hold_that_a_limit_refuses_takes_no_room() {
+    let (_, engine) = engine("[limit.all]\nrate = \"1/h\"\n");
+    let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
+    let mut bytes = Vec::new();
+    for is_allowed in [true, false, false] {
+        let asks = [Ask::policy(&nobody)];
+        let (ruling, _) = clerk.hold(&asks, Duration::from_secs(9)).await.unwrap();
+        assert_eq!(ruling.is_allowed(), is_allowed);
+        bytes.push(engine.held_bytes());
+    }
+    assert!(bytes[0] > 0 && bytes[1..] == [bytes[0]; 2], "{bytes:?}");
 }

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod caller;
+mod callers;
 mod cell;
 mod clients;
 mod commands;

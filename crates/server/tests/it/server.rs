@@ -91,7 +91,7 @@ async fn connections_are_served_and_end_when_drained() {
     let mut callers = Vec::new();
     for _ in 0..10 {
         let mut caller = TcpStream::connect(address).await.unwrap();
-        assert_eq!(ask(&mut caller).await.unwrap(), "{Check, Settle, Admin}");
+        assert_eq!(ask(&mut caller).await.unwrap(), "{Check, Hold, Settle, Admin}");
         callers.push(caller);
     }
     assert_eq!(running.connections(), 10);
@@ -159,7 +159,7 @@ async fn one_too_many_is_told_and_the_place_is_free_again_afterwards() {
             break;
         }
     }
-    assert_eq!(served.as_deref(), Some("{Check, Settle, Admin}"));
+    assert_eq!(served.as_deref(), Some("{Check, Hold, Settle, Admin}"));
     drop(running);
 }
 
@@ -173,7 +173,7 @@ async fn a_panic_ends_one_connection_and_no_other() {
         let mut bad = TcpStream::connect(address).await.unwrap();
         bad.write_all(b"!").await.unwrap();
         assert_eq!(bad.read(&mut [0]).await.unwrap(), 0, "its place is free for the next");
-        assert_eq!(ask(&mut good).await.unwrap(), "{Check, Settle, Admin}");
+        assert_eq!(ask(&mut good).await.unwrap(), "{Check, Hold, Settle, Admin}");
     }
 }
 

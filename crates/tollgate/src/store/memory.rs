@@ -144,6 +144,31 @@ impl<C: Clock> MemoryStore<C> {
         &self.shared.clock
     }
 
+    /// Creates an empty store with the settings and the clock of this one. Both together keep to its bounds.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::Quota;
+    /// use tollgate::store::{Hit, MemoryStore, Mode, Rule, Store};
+    ///
+    /// let store = MemoryStore::builder().max_bytes(1 << 20).build();
+    /// let rule = Rule::new("api", "per user", Quota::per_hour(1));
+    /// for store in [&store, &store.sibling()] {
+    ///     let answer = store.decide(Mode::Take, &[Hit::new(&store.open(&rule), b"alice")]).into_inner()?;
+    ///     assert!(answer.is_admitted(), "each has a state of its own");
+    /// }
+    /// # Ok::<(), tollgate::store::StoreError>(())
+    /// ```
+    #[must_use]
+    pub fn sibling(&self) -> Self {
+        let Shared { clock, options, pool, .. } = &*self.shared;
+        let callers = options.names.map(Callers::new);
+        let (clock, pool) = (clock.clone(), pool.clone());
+        Self {
+            shared: Arc::new(Shared { clock, options: *options, pool, tables: Mutex::default(), callers }),
+        }
+    }
+
     /// Drops what is idle, all at once but holding nothing for long. Not needed: calls do it by the way, and
     /// [a thread](MemoryStoreBuilder::sweep_every) if there is one.
     pub fn sweep(&self) {

@@ -171,7 +171,7 @@ impl Rule {
         let numbers = |quota: &Quota| (quota.count(), quota.period().as_nanos(), quota.burst_size());
         let quotas: Vec<_> = self.quotas.iter().filter(|_| !self.is_floating).map(numbers).collect();
         let (domain, name) = self.shared_names();
-        (domain, name, self.kind.name(), self.parts, quotas, quota as u64)
+        (domain, name, self.kind.name(), self.parts, quotas, quota as u64, self.is_brought)
     }
 
     /// How long a caller that says nothing about waiting may be delayed by a quota.

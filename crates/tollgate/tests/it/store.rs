@@ -58,6 +58,19 @@ fn an_equal_rule_goes_on_with_the_same_state() {
     assert_eq!(after_a_reload.as_ref(), before.as_ref());
 }
 
+// Guards, item 6: a limit that a caller supplies never reaches the state of a written limit with the same name.
+#[test]
+fn a_supplied_rule_is_another_limit_than_the_same_one_written() {
+    let (store, _) = memory();
+    let rules = [per_user(), per_user().brought(), Rule::floating("api", "per user", SLOW)];
+    let limits = rules.map(|rule| store.open(&rule));
+    for limit in &limits {
+        assert_eq!(left(&store, limit, "alice"), [10]);
+        assert!(take(&store, limit, "alice", 10));
+        assert_eq!(left(&store, limit, "alice"), [0]);
+    }
+}
+
 #[test]
 fn a_rule_that_differs_in_anything_is_another_limit() {
     let (store, _) = memory();

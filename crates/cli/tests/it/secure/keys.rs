@@ -164,3 +164,21 @@ fn what_does_not_protect_anybody_is_warned_of() {
     here.tells("listening");
     assert!(!here.log().contains("WARN"), "{}", here.log());
 }
+
+// Guards, item 8: to hold needs the scope hold, and the listeners for services serve it.
+#[test]
+fn to_hold_needs_a_scope_of_its_own() {
+    let holder = Some("asks-and-holds-permits");
+    let (_keep, _, flag) = keys(
+        "[token.asker]\nsecret = \"asks-and-does-no-more\"\nscopes = [\"check\"]\n\
+         [token.holder]\nsecret = \"asks-and-holds-permits\"\nscopes = [\"check\", \"hold\"]\n",
+    );
+    let service = start(&[flag]);
+    let hold = r#"{"descriptor": {"user": "ann"}, "hold": "1min"}"#;
+    let check = |token| http(&service, "POST", "/v1/check", hold, token);
+    assert_eq!((check(Some("asks-and-does-no-more")), check(holder)), (403, 200));
+    let refused = service.redis("AUTH asks-and-does-no-more\r\nTG.CHECK HOLD 60 user ann");
+    assert!(refused.contains("-NOPERM to hold needs the scope hold"), "{refused}");
+    let held = service.redis("AUTH asks-and-holds-permits\r\nTG.CHECK HOLD 60 user ann");
+    assert!(held.contains("permit\r\n$32\r\n"), "{held}");
+}

@@ -19,7 +19,7 @@ const WIRE: usize = 4 * 1024;
 async fn serve<T>(caller: impl AsyncFnOnce(DuplexStream, CancellationToken) -> T) -> T {
     let policy = Policy::parse("limits.toml", "[limit.all]\nrate = \"1/s\"\n").expect("a policy");
     let engine = Engine::new(MemoryStore::new(), policy, Origin::default());
-    let session = Session::new(1, Access::new(Keys::new(Keyring::open()), None));
+    let session = Session::new(1, Access::new(Keys::new(Keyring::open()), None, [127, 0, 0, 1].into()));
     let ((ours, theirs), token) = (duplex(WIRE), CancellationToken::new());
     let talk =
         Talk::new(ours, engine.clerk(), session, Metrics::new().meter("resp"), Vigil::default(), PATIENCE);

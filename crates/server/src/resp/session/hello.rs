@@ -28,7 +28,7 @@ impl Session {
         if !self.read_options(arguments, replies) {
             return;
         }
-        if self.scopes == Scopes::NONE {
+        if self.scopes() == Scopes::NONE {
             return replies.error(FIRST);
         }
         replies.version = version;
@@ -98,9 +98,9 @@ impl Session {
         if self.access.is_open() {
             return user == NOBODY;
         }
-        let known = self.access.with_token(password);
-        if let Some(scopes) = known {
-            (self.scopes, self.token) = (scopes, Some(password.into()));
+        let known = self.access.principal_with(password);
+        if let Some(principal) = known {
+            (self.principal, self.token) = (principal, Some(password.into()));
         }
         known.is_some()
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollgate::Quota;
 use tollgate::store::Mode;
 use tollgate_policy::Policy;
-use tollgate_server::{Origin, Own, Scope, Scopes};
+use tollgate_server::{Family, Origin, Own, Scope, Scopes};
 
 use super::support::Site;
 
@@ -46,7 +46,7 @@ fn a_limit_of_the_callers_own_is_reset_for_a_key() {
     let answer = site.post("/v1/reset", own);
     assert_eq!(
         answer.json(),
-        json!({"reset": [{"domain": "http", "name": "own", "rates": ["1/h"], "known": true}]})
+        json!({"reset": [{"domain": "@http", "name": "own", "rates": ["1/h"], "known": true}]})
     );
     assert_eq!([(); 2].map(|()| site.check(own).status), [200, 429]);
     let detail = site.post("/v1/reset", r#"{"descriptor":{},"cost":1}"#).problem(400);
@@ -140,7 +140,7 @@ fn the_busiest_keys_are_told() {
         (&json!("default"), &json!("per-ip"), &json!(0))
     );
     for count in [5, 6] {
-        let own = Own::fixed("mine", Quota::per_second(count));
+        let own = Own::fixed(Family::new("@mine"), Quota::per_second(count));
         (0..10).for_each(|_| _ = site.engine.clerk().decide_own_now(Mode::Take, own, b"d", 1));
     }
     let json = site.get("/v1/keys/top?count=2").json();

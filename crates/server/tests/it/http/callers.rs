@@ -79,3 +79,28 @@ fn to_give_back_needs_more_than_to_check() {
         "two, and nothing else"
     );
 }
+
+// Guards, item 8: to hold needs the scope hold, in a list of checks too.
+#[test]
+fn to_hold_needs_more_than_to_check() {
+    let keyring = Keyring::parse(
+        "anonymous = [\"check\"]\n[token.holds]\nsecret = \"holds-0123456789\"\nscopes = [\"hold\"]\n",
+    );
+    let site = site(keyring.unwrap());
+    let ask = |authorization: &str, body: &str| {
+        let length = body.len();
+        site.client().ask(&format!(
+            "POST /v1/check HTTP/1.1\r\nhost: h\r\n{authorization}content-length: {length}\r\n\r\n{body}"
+        ))
+    };
+    let one = r#"{"descriptor":{"ip":"1"},"hold":"1min"}"#;
+    let list = r#"[{"descriptor":{"ip":"1"}},{"descriptor":{"ip":"1"},"hold":"1min"}]"#;
+    for body in [one, list] {
+        assert_eq!(ask("", body).problem(403), "this needs the scope hold, which you do not have");
+        assert_eq!(site.engine.held(), 0);
+    }
+    assert_eq!(ask("authorization: Bearer holds-0123456789\r\n", one).status, 200);
+    assert_eq!(site.engine.held(), 1);
+    let left = site.check(r#"{"descriptor":{"ip":"1"},"mode":"peek","cost":0}"#).json();
+    assert_eq!(left["remaining"], 99, "what was refused took nothing");
+}

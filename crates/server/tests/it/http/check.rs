@@ -105,7 +105,7 @@ fn a_limit_can_be_brought_along() {
     assert_eq!(ask("unlimited", "", "alice"), (200, None));
     let answer = site.check(r#"{"limit":{"rate":"10/s burst 2","name":"mine"},"key":"eve"}"#);
     assert_eq!(answer.field("ratelimit"), Some(r#""mine";r=1;t=1"#));
-    assert_eq!(answer.json()["limits"][0]["domain"], "http");
+    assert_eq!(answer.json()["limits"][0]["domain"], "@http");
 }
 
 #[test]
@@ -269,4 +269,15 @@ fn one_of_a_list_that_makes_no_sense_has_a_problem_in_its_place() {
     let alone = site.check(r#"{"descriptor":{"bytes":"-1"}}"#);
     assert!(alone.problem(400).contains(r#"limit "bytes" reads the cost from field "bytes""#));
     assert_eq!(alone.json()["pointer"], "/descriptor/bytes");
+}
+
+// Guards, item 6: a limit that a caller supplies never reaches the state of a policy's limit, whatever it is called.
+#[test]
+fn a_supplied_limit_does_not_touch_a_limit_of_the_policy_with_the_same_name() {
+    let site = Site::new("[limit.per-ip]\ndomain = \"http\"\nkey = \"ip\"\nrate = \"1/h\"\n");
+    let supplied = r#"{"limit":{"name":"per-ip","rate":"1/h"},"key":"10.0.0.7"}"#;
+    let by_policy = r#"{"domain":"http","descriptor":{"ip":"10.0.0.7"}}"#;
+    assert_eq!([(); 2].map(|()| site.check(supplied).status), [200, 429]);
+    assert_eq!([(); 2].map(|()| site.check(by_policy).status), [200, 429]);
+    assert_eq!(site.check(supplied).json()["limits"][0]["domain"], "@http");
 }

@@ -42,7 +42,7 @@ fn what_happened_is_counted() {
     };
     assert_eq!((decisions("per-ip", "allowed"), decisions("per-ip", "denied")), (2, 1));
     assert_eq!((decisions("strict", "allowed"), decisions("strict", "shadow_denied")), (1, 1));
-    assert_eq!(value(&text, r#"tollgate_hits_total{domain="http",rule="",outcome="allowed"}"#), 4);
+    assert_eq!(value(&text, r#"tollgate_hits_total{domain="@http",rule="",outcome="allowed"}"#), 4);
     assert_eq!(value(&text, r#"tollgate_near_limit_total{domain="default",rule="per-ip"}"#), 1);
     assert_eq!(value(&text, r#"tollgate_decision_duration_seconds_count{protocol="http"}"#), 4);
     assert_eq!(value(&text, r#"tollgate_decision_duration_seconds_bucket{le="+Inf",protocol="http"}"#), 4);

@@ -1,8 +1,11 @@
 //! The other end: written anew, so that a mistake in our reader is not made twice.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
+
+use tokio::net::TcpSocket;
+use tokio::runtime::Builder;
 
 /// How long an answer may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,7 +39,23 @@ pub(crate) enum Reply {
 
 impl Caller {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("it listens");
+        Self::of(TcpStream::connect(address).expect("it listens"))
+    }
+
+    /// Connects from another address of this machine.
+    pub(crate) fn from(source: Ipv4Addr, address: SocketAddr) -> Self {
+        let runtime = Builder::new_current_thread().enable_io().build().expect("a runtime");
+        let stream = runtime.block_on(async {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind((source, 0).into())?;
+            socket.connect(address).await?.into_std()
+        });
+        let stream = stream.expect("it listens");
+        stream.set_nonblocking(false).expect("a socket");
+        Self::of(stream)
+    }
+
+    fn of(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         stream.set_nodelay(true).expect("a socket");
         Self { stream: BufReader::new(stream) }

@@ -311,8 +311,8 @@ fn decisions_and_connections_are_measured() {
     for line in [
         "tollgate_decision_duration_seconds_count{protocol=\"resp\"} 4",
         "tollgate_connections{protocol=\"resp\"} 1",
-        "tollgate_decisions_total{domain=\"cl.throttle\",rule=\"\",outcome=\"allowed\"} 1",
-        "tollgate_decisions_total{domain=\"tg.allow\",rule=\"\",outcome=\"denied\"} 1",
+        "tollgate_decisions_total{domain=\"@cl.throttle\",rule=\"\",outcome=\"allowed\"} 1",
+        "tollgate_decisions_total{domain=\"@tg.allow\",rule=\"\",outcome=\"denied\"} 1",
     ] {
         assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
     }
@@ -431,4 +431,14 @@ fn a_token_is_the_password() {
     keys.set(Keyring::new());
     assert_eq!(caller.say("PING"), unknown);
     assert_eq!(caller.say("RESET"), Reply::Status("RESET".to_owned()));
+}
+
+// Guards, item 6: a limit that a caller supplies never reaches the state of a policy's limit, whatever it is called.
+#[test]
+fn tg_allow_does_not_touch_a_limit_of_the_policy_with_the_same_name() {
+    let serving = Serving::by("[limit.\"1/h\"]\ndomain = \"tg.allow\"\nkey = \"ip\"\nrate = \"1/h\"\n");
+    let mut caller = serving.caller();
+    assert_eq!([1, 0].map(|_| caller.say("TG.ALLOW 10.0.0.7 1/h")), [1, 0].map(Reply::Integer));
+    let by_policy = [1, 0].map(|_| check(&mut caller, "TG.CHECK DOMAIN tg.allow ip 10.0.0.7").0);
+    assert_eq!(by_policy, [true, false]);
 }

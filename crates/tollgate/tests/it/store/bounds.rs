@@ -131,3 +131,20 @@ fn what_is_idle_is_swept_by_hand_and_by_a_thread() {
     unswept.sweep();
     assert_eq!(usage(&unswept).keys, Some(0));
 }
+
+// Guards, item 9: a second store in the same process is within the bounds of the first.
+#[test]
+fn siblings_share_one_bound() {
+    let store = MemoryStore::builder().clock(ManualClock::new()).max_keys(1_000).build();
+    let siblings = [store.clone(), store.sibling()];
+    let limits = siblings.each_ref().map(|store| store.open(&per_user()));
+    for key in 0..10_000 {
+        for (store, limit) in siblings.iter().zip(&limits) {
+            assert!(take(store, limit, &key.to_string(), 1));
+        }
+    }
+    let keys = siblings.each_ref().map(|store| usage(store).keys.expect("it counts its keys"));
+    assert!(keys.iter().all(|keys| *keys > 300) && keys[0] + keys[1] <= 1_000, "{keys:?}");
+    assert!(take(&store, &limits[0], "alice", 10) && take(&siblings[1], &limits[1], "alice", 10));
+    assert!(!take(&store, &limits[0], "alice", 1));
+}

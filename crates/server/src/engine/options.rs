@@ -1,0 +1,56 @@
+//! How an engine is set up.
+
+use tollgate::MonotonicClock;
+use tollgate::store::MemoryStore;
+use tollgate_flow::Time;
+
+/// How an [`Engine`](super::Engine) is set up, beside its store and its policy.
+///
+/// # Examples
+/// ```
+/// use tollgate::store::MemoryStore;
+/// use tollgate_policy::Policy;
+/// use tollgate_server::{Engine, EngineOptions, Origin};
+///
+/// let policy = Policy::parse("limits.toml", "[limit.per-ip]\nkey = \"ip\"\nrate = \"2/min\"\n")?;
+/// let store = MemoryStore::builder().max_bytes(7 << 20).build();
+/// let options = EngineOptions::new().fallback(store.sibling()).hold_bytes(1 << 20);
+/// let engine = Engine::with_options(store, policy, Origin::default(), options);
+/// assert_eq!((engine.held_bytes(), engine.fallback_usage().keys), (0, Some(0)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct EngineOptions {
+    pub(super) time: Time,
+    pub(super) fallback: MemoryStore,
+    pub(super) hold_bytes: u64,
+}
+
+impl EngineOptions {
+    /// Real time, and memory without bounds.
+    pub fn new() -> Self {
+        Self { time: Time::of(MonotonicClock::new()), fallback: MemoryStore::new(), hold_bytes: u64::MAX }
+    }
+
+    /// Uses another time. Decisions go by the store's own clock.
+    pub fn time(self, time: Time) -> Self {
+        Self { time, ..self }
+    }
+
+    /// Keeps the state of limits that decide locally while the store is away in this store, with its bounds.
+    pub fn fallback(self, store: MemoryStore) -> Self {
+        Self { fallback: store, ..self }
+    }
+
+    /// Lets the permits that are held take at most about so many bytes; one caller can have a quarter of them.
+    pub fn hold_bytes(self, bytes: u64) -> Self {
+        Self { hold_bytes: bytes, ..self }
+    }
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,67 @@
+//! What one caller can take, and what is left for the others.
+
+use std::net::Ipv4Addr;
+use std::thread;
+use std::time::Duration;
+
+use tollgate_server::{Keyring, Keys};
+
+use super::caller::{Caller, Reply};
+use super::serving::Serving;
+
+const POLICY: &str = "[limit.per-ip]\nkey = \"ip\"\nrate = \"100000/h\"\n";
+/// An address of this machine that is not the one `Serving::caller` connects from.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Sends all commands at once, and returns the replies.
+fn pipeline(caller: &mut Caller, commands: &[String]) -> Vec<Reply> {
+    let writer = caller.writer();
+    let bytes: String = commands.iter().map(|command| format!("{command}\r\n")).collect();
+    let sending = thread::spawn(move || writer.send_all(bytes.as_bytes()));
+    let replies = commands.iter().map(|_| caller.hear()).collect();
+    sending.join().expect("it sends");
+    replies
+}
+
+// Guards, item 8: one caller cannot use up what can be held.
+#[test]
+fn tg_check_hold_of_one_caller_leaves_room_for_the_others() {
+    let serving = Serving::by(POLICY);
+    let (mut greedy, mut other) = (serving.caller(), Caller::from(ELSEWHERE, serving.address));
+    let holds = vec!["TG.CHECK HOLD 60 ip 1".to_owned(); 10_001];
+    let mut replies = pipeline(&mut greedy, &holds);
+    let last = replies.pop().expect("a reply");
+    assert!(replies.iter().all(|reply| matches!(reply.field("permit"), Reply::Bulk(_))));
+    assert_eq!(
+        last,
+        Reply::error(
+            "ERR you hold 10000 permits, and at most 10000 are allowed: settle some, or hold them for shorter"
+        )
+    );
+    assert_eq!(serving.engine.held(), 10_000);
+    assert!(matches!(other.say("TG.CHECK HOLD 60 ip 2").field("permit"), Reply::Bulk(_)));
+
+    let Reply::Bulk(permit) = replies[0].field("permit").clone() else { panic!("it is held") };
+    assert_eq!(greedy.ask(&[b"TG.SETTLE", &permit, b"1"]), Reply::Integer(1));
+    assert!(matches!(greedy.say("TG.CHECK HOLD 60 ip 1").field("permit"), Reply::Bulk(_)));
+    serving.clock.advance(Duration::from_secs(60));
+    assert!(matches!(greedy.say("TG.CHECK HOLD 60 ip 1").field("permit"), Reply::Bulk(_)));
+    assert_eq!(serving.engine.held(), 1);
+}
+
+// Guards, item 8: to hold needs the scope hold.
+#[test]
+fn tg_check_hold_needs_the_scope_hold() {
+    let keyring = Keyring::parse(
+        "[token.asks]\nsecret = \"asks-0123456789abcdef\"\nscopes = [\"check\"]\n\
+         [token.holds]\nsecret = \"holds-0123456789abcdef\"\nscopes = [\"check\", \"hold\"]\n",
+    );
+    let serving = Serving::with_keys(POLICY, Keys::new(keyring.expect("a keyring")));
+    let mut caller = serving.caller();
+    assert_eq!(caller.say("AUTH asks-0123456789abcdef"), Reply::Status("OK".to_owned()));
+    let refusal = Reply::error("NOPERM to hold needs the scope hold, which this caller has not");
+    assert_eq!(caller.say("TG.CHECK HOLD 60 ip 1"), refusal);
+    assert!(matches!(caller.say("TG.CHECK ip 1").field("allowed"), Reply::Integer(1)));
+    assert_eq!(caller.say("AUTH holds-0123456789abcdef"), Reply::Status("OK".to_owned()));
+    assert!(matches!(caller.say("TG.CHECK HOLD 60 ip 1").field("permit"), Reply::Bulk(_)));
+}
