@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use tollgate::store::MemoryStore;
 use tollgate_benches::pin_to_core;
@@ -31,6 +32,10 @@ pub(crate) fn serve(start: impl Fn(&str) -> Option<Started>) -> bool {
     }
     false
 }
+
+/// More patience than any load needs.
+pub(crate) const MINUTE: Timeouts =
+    Timeouts { read: Duration::from_secs(60), write: Duration::from_secs(60) };
 
 /// A server that runs, and its port.
 pub(crate) type Started = (u16, Running);

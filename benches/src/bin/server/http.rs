@@ -20,7 +20,7 @@ use tollgate::store::MemoryStore;
 use tollgate_benches::{Better, Case, Contender, Goal, Options, alternate};
 use tollgate_server::{Connection, HttpApi, HttpProtocol, Metrics, Protocol, Timeouts};
 
-use crate::child::{Server, Started, start as start_by};
+use crate::child::{MINUTE, Server, Started, start as start_by};
 use crate::{SERVE_BARE, SERVE_HTTP};
 
 type Store = MemoryStore;

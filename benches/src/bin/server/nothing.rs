@@ -9,9 +9,7 @@ use tollgate::store::MemoryStore;
 use tollgate::{Clock, DefaultClock};
 use tollgate_server::{Connection, Protocol, Timeouts};
 
-use crate::child::MINUTE;
-
-use crate::child::{Started, start as start_by};
+use crate::child::{MINUTE, Started, start as start_by};
 
 /// What `CL.THROTTLE` answers.
 const ANSWER: &[u8] = b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n";
