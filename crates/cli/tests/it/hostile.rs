@@ -231,6 +231,7 @@ fn resident(service: &Service, name: &str) -> u64 {
     kilobytes.parse::<u64>().unwrap() * 1024
 }
 
+/// Guards, item 1: a connection that says nothing, on any listener, before TLS too.
 #[test]
 fn silent_clients_are_closed() {
     let client = Client::new("silent", clients::stay_silent, |_, _| Due::After(FIRST_REQUEST));
@@ -245,6 +246,7 @@ fn clients_that_are_silent_after_the_handshake_are_closed() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
+/// Guards, item 1: neither hyper nor tonic times the preface of HTTP/2.
 #[test]
 fn half_a_preface_is_closed() {
     Client::new("half a preface", clients::send_half_a_preface, |_, _| Due::After(FIRST_REQUEST)).check();
@@ -268,6 +270,7 @@ fn dripping_bodies_are_closed() {
     Client::new("dripping body", clients::drip_a_body, due).check();
 }
 
+/// Guards, item 2: the bodies of a connection hold as much as its budget, however many streams they come on.
 #[test]
 fn unfinished_streams_are_ended_and_hold_little_memory() {
     let client =
@@ -276,6 +279,7 @@ fn unfinished_streams_are_ended_and_hold_little_memory() {
     Client { memory: CONNECTIONS as u64 * 4 * MIB + 12 * MIB, ..client }.check();
 }
 
+/// Guards, item 1: a peer that takes no response is closed though it answers every PING.
 #[test]
 fn clients_that_grant_no_window_are_closed() {
     let client = Client::new("zero window", clients::grant_no_window, |_, _| Due::After(SLOW));
@@ -300,6 +304,7 @@ fn long_heads_are_refused() {
     Client::new("head of 64 KiB", clients::send_a_long_head, |_, _| Due::By(FIRST_REQUEST)).check();
 }
 
+/// Guards, item 1: a peer that has gone without a word is closed at the idle time-out.
 #[test]
 fn idle_clients_that_ignore_pings_are_closed() {
     Client::new("ignores pings", clients::ignore_pings, |_, _| Due::After(IDLE)).check();

@@ -179,3 +179,91 @@ impl<B: Body + Unpin> Body for GuardedBody<B> {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::task::Waker;
+
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A body whose pieces are there, and which then ends or never does.
+    struct Pieces {
+        left: VecDeque<Bytes>,
+        ends: bool,
+    }
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = hyper::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+            match self.left.pop_front() {
+                Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+                None if self.ends => Poll::Ready(None),
+                None => Poll::Pending,
+            }
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.ends && self.left.is_empty()
+        }
+    }
+
+    fn pieces(sizes: &[usize], ends: bool) -> Pieces {
+        Pieces { left: sizes.iter().map(|size| vec![0; *size].into()).collect(), ends }
+    }
+
+    /// How many bytes can be read of a body now.
+    fn readable(body: &mut LimitedBody<Pieces>) -> usize {
+        let mut read = 0;
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(frame)) = Pin::new(&mut *body).poll_frame(&mut context) {
+            read += frame.expect("it is in time").into_data().expect("data").len();
+        }
+        read
+    }
+
+    /// Guards, item 2.
+    #[tokio::test(start_paused = true)]
+    async fn bodies_wait_when_others_have_reserved_the_budget() {
+        let budget = BodyBudget::new(2_000, 1_000, SECOND);
+        let mut unfinished: Vec<_> = (0..3).map(|_| budget.limit(pieces(&[400, 400], false))).collect();
+        let read: Vec<usize> = unfinished.iter_mut().map(readable).collect();
+        assert_eq!(read, [800, 800, 0], "each may grow to a thousand bytes");
+        let mut small = budget.limit(pieces(&[10], true));
+        assert_eq!(readable(&mut small), 0, "the third comes first");
+        unfinished.remove(0);
+        assert_eq!((readable(&mut unfinished[1]), readable(&mut small)), (800, 0));
+        unfinished.remove(0);
+        assert_eq!(readable(&mut small), 10);
+    }
+
+    /// Guards, item 2.
+    #[tokio::test(start_paused = true)]
+    async fn bodies_that_are_complete_take_what_they_have() {
+        let budget = BodyBudget::new(2_000, 1_000, SECOND);
+        let mut complete: Vec<_> = (0..20).map(|_| budget.limit(pieces(&[100], true))).collect();
+        assert!(complete.iter_mut().all(|body| readable(body) == 100));
+        assert_eq!(readable(&mut budget.limit(pieces(&[1], true))), 0, "nothing is left");
+        drop(complete);
+        assert_eq!(readable(&mut budget.limit(pieces(&[900, 100], true))), 1_000);
+    }
+
+    /// Guards, item 2.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_is_late_is_an_error_whatever_it_waits_for() {
+        let budget = BodyBudget::new(1_000, 1_000, SECOND);
+        let (slow, waiting) = (budget.limit(pieces(&[10], false)), budget.limit(pieces(&[10], true)));
+        let (slow, waiting) = tokio::join!(slow.collect(), waiting.collect());
+        assert!(matches!(slow.unwrap_err(), BodyError::TimedOut));
+        assert!(matches!(waiting.unwrap_err(), BodyError::TimedOut));
+    }
+}

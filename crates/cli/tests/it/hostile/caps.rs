@@ -28,12 +28,14 @@ fn each_address_has_its_share(files: Option<&Files>) {
     }
 }
 
+/// Guards, item 1: one client address cannot use up a listener.
 #[test]
 fn an_address_with_too_many_connections_is_refused_and_others_get_in() {
     each_address_has_its_share(None);
     each_address_has_its_share(Some(&Files::new()));
 }
 
+/// Guards, item 1: the admin listener has connections of its own.
 #[test]
 fn a_full_listener_leaves_the_others_answering() {
     let flags = ["--max-connections=6", "--max-connections-per-address=6", "--admin-max-connections=3"];
@@ -53,6 +55,7 @@ fn a_full_listener_leaves_the_others_answering() {
     }
 }
 
+/// Guards, item 11: a flood of connections is not a flood of log lines.
 #[test]
 fn refused_connections_are_counted_in_a_few_lines() {
     let service = start(None, &["--max-connections=1", "--max-connections-per-address=1"]);
