@@ -6,3 +6,4 @@ mod imported;
 mod secure;
 mod serve;
 mod support;
+mod transcripts;
