@@ -9,3 +9,4 @@ mod secrets;
 mod secure;
 mod serve;
 mod support;
+mod transcripts;
