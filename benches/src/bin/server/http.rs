@@ -142,7 +142,7 @@ fn answer_of(port: u16) -> Same {
     let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection"));
     let body = r#"{"descriptor":{"ip":"10.0.0.1","path":"/orders"}}"#;
     let request =
-        format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     stream.get_mut().write_all(request.as_bytes()).expect("it listens");
     let (mut headers, mut length) = (hyper::HeaderMap::new(), 0);
     loop {
