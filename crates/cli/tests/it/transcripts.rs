@@ -1,11 +1,9 @@
 //! Golden transcripts: what services were asked over each protocol, and the bytes that came back, so that no answer changes unless it is meant to.
 //!
-//! Each file in `testdata/transcripts/` is played to a service of its own, and its answers must be those in the file. After a change that is meant:
-//!
-//! - `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test it transcripts` records the answers again; `REASONS.md` then has to say why they changed.
-//! - `TOLLGATE_BLESS=generate` and the rest of it makes the requests again, too. The files decide what is asked; the generator only made them.
+//! Each file in `testdata/transcripts/` is played to a service of its own, and its answers must be those in the file. After a change that is meant,
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test it transcripts` records the answers again; `REASONS.md` then has to say why they changed. A new
+//! exchange is written into a file without its answer, which the same command records.
 
-mod generate;
 mod grpc;
 mod mask;
 mod record;
@@ -16,7 +14,7 @@ use std::path::PathBuf;
 
 use self::grpc::Grpc;
 use self::mask::Permits;
-use self::record::{Exchange, Listener, Scene, Wait};
+use self::record::{Exchange, Listener, Scene};
 use self::wire::Wire;
 use crate::support::{Service, testdata, tollgate};
 
@@ -58,13 +56,7 @@ fn each_protocol_has_enough_exchanges_of_every_kind() {
 
 /// Plays all files of a protocol.
 fn replay(protocol: &str) {
-    let bless = std::env::var("TOLLGATE_BLESS").ok();
-    if bless.as_deref() == Some("generate") {
-        for (name, scene) in generate::scenes(protocol) {
-            fs::write(testdata(&format!("transcripts/{protocol}/{name}.txt")), settled(scene).print())
-                .unwrap();
-        }
-    }
+    let is_blessed = std::env::var_os("TOLLGATE_BLESS").is_some();
     let mut changed = Vec::new();
     for (path, mut scene) in files(protocol) {
         let mut player = Player::start(&scene.flags);
@@ -76,11 +68,11 @@ fn replay(protocol: &str) {
                 exchange.answer = answer;
             }
         }
-        if bless.is_some() {
+        if is_blessed {
             fs::write(path, scene.print()).unwrap();
         }
     }
-    if bless.is_some() {
+    if is_blessed {
         println!(
             "{} answers over {protocol} changed; testdata/transcripts/REASONS.md has to say why",
             changed.len()
@@ -89,45 +81,6 @@ fn replay(protocol: &str) {
     }
     let (count, shown) = (changed.len(), changed.iter().take(SHOWN).cloned().collect::<String>());
     assert!(changed.is_empty(), "{count} answers are not those recorded. The first of them:\n{shown}");
-}
-
-/// A new scene, in which it is known what each request waits for, without those that are not answered the same each time: one that is cut while its body
-/// is read may be answered or not, and what is given back to the last is a few nanoseconds too little.
-fn settled(mut scene: Scene) -> Scene {
-    let player = Player::start(&scene.flags);
-    for exchange in scene
-        .exchanges
-        .iter_mut()
-        .filter(|exchange| exchange.listener != Listener::Resp && exchange.wait == Wait::Cut)
-    {
-        exchange.wait = player.connect(exchange.listener).probe(&exchange.request);
-        exchange.is_fresh = true;
-    }
-    let mut is_settled = 0;
-    while is_settled < 6 {
-        let mut player = Player::start(&scene.flags);
-        let count = scene.exchanges.len();
-        scene.exchanges.retain_mut(|exchange| {
-            let answer = player.play(exchange);
-            let before = std::mem::replace(&mut exchange.answer, answer);
-            (before.is_empty() || before == exchange.answer)
-                && !exchange.answer.iter().any(|line| is_a_moment(line))
-        });
-        is_settled = if scene.exchanges.len() == count { is_settled + 1 } else { 0 };
-        if is_settled == 0 {
-            scene.exchanges.iter_mut().for_each(|exchange| exchange.answer.clear()); // what follows those that are gone is answered otherwise
-        }
-    }
-    scene
-}
-
-/// Whether an answer of Redis is about a few nanoseconds, which clocks that count less finely do not see.
-fn is_a_moment(answer: &str) -> bool {
-    let given_back: Option<Vec<&str>> =
-        answer.strip_prefix("< *5\\r\\n:0").map(|rest| rest.split("\\r\\n:").collect());
-    let is_short = given_back
-        .is_some_and(|numbers| matches!(numbers[..], ["", limit, left, "-1", "0"] if limit != left));
-    is_short || answer.contains("reset_after_ms\\r\\n:1\\r\\n")
 }
 
 /// The files of a protocol.
@@ -159,6 +112,7 @@ impl Player {
             "serve",
             "--workers=1",
             "--memory-sweep-every=none",
+            "--http-hosts=t",
         ]);
         command.args(
             ["http", "grpc", "resp", "admin"].map(|listener| format!("--{listener}-address=127.0.0.1:0")),

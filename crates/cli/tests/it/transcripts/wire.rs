@@ -8,8 +8,6 @@ use super::record::{Listener, Wait};
 
 /// How long an answer may take: longer than any of the server's own time-outs.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a server with something to say is silent at most.
-const PROBE: Duration = Duration::from_millis(250);
 
 pub(super) struct Wire {
     stream: TcpStream,
@@ -48,17 +46,6 @@ impl Wire {
                 }
                 return (answers, Some(end));
             }
-        }
-    }
-
-    /// What a request has to wait for, if that is not known: as many answers as come while the server has something to say, or its
-    /// closing the connection; if nothing comes, it is cut. Only for making new records: it takes time.
-    pub(super) fn probe(mut self, request: &[u8]) -> Wait {
-        self.stream.set_read_timeout(Some(PROBE)).unwrap();
-        match self.ask(request, Wait::Close) {
-            (_, Some("! closed")) => Wait::Close,
-            (answers, _) if !answers.is_empty() => Wait::Answers(answers.len()),
-            _ => Wait::Cut,
         }
     }
 
