@@ -1,4 +1,4 @@
-//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak`, `attack`, `vectors`, `failures` and `plots`.
+//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak`, `attack`, `vectors`, `failures`, `proto` and `plots`.
 
 mod attack;
 mod bench;
@@ -6,6 +6,7 @@ mod failures;
 mod fuzz;
 mod number;
 mod plots;
+mod proto;
 mod run;
 mod soak;
 mod test;
@@ -54,6 +55,10 @@ fn call(args: &[&str]) -> Result<(), Failure> {
         ["failures", extra, ..] => {
             Err(Failure::Misuse(format!("`failures` takes no arguments, but got {extra:?}")))
         }
+        ["proto"] => proto::run(),
+        ["proto", extra, ..] => {
+            Err(Failure::Misuse(format!("`proto` takes no arguments, but got {extra:?}")))
+        }
         ["plots"] => plots::run(),
         ["plots", extra, ..] => {
             Err(Failure::Misuse(format!("`plots` takes no arguments, but got {extra:?}")))
@@ -84,7 +89,7 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for command in ["test", "bench", "fuzz", "soak", "attack", "vectors", "failures", "help"] {
+        for command in ["test", "bench", "fuzz", "soak", "attack", "vectors", "failures", "proto", "plots", "help"] {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
         }
     }
