@@ -89,7 +89,9 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for command in ["test", "bench", "fuzz", "soak", "attack", "vectors", "failures", "proto", "plots", "help"] {
+        for command in
+            ["test", "bench", "fuzz", "soak", "attack", "vectors", "failures", "proto", "plots", "help"]
+        {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
         }
     }

@@ -2,6 +2,7 @@
 
 mod doors;
 mod example;
+mod files;
 mod greeting;
 mod guard;
 mod memory;

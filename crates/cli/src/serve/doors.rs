@@ -11,6 +11,7 @@ use tollgate_server::{
     RlsProtocol, Scope, Scopes, Server, Tls,
 };
 
+use super::files;
 use super::guard::Guard;
 use crate::failure::Failure;
 use crate::settings::{self, Count, Http, Settings};
@@ -53,7 +54,7 @@ pub(super) fn open<S: Store>(
     let mut opening = Opening {
         server,
         tls: guard.tls(),
-        limits: connection_limits(settings, settings.max_connections.get()),
+        limits: connection_limits(settings, files::connections(settings)),
         doors: Vec::new(),
     };
     opening.listen("http", http.address, HttpProtocol::new(api(FOR_SERVICES).rls(envoy)))?;

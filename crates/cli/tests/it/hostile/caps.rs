@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::process::Command;
 
 use super::start;
 use super::way::Way;
@@ -77,4 +78,20 @@ fn refused_connections_are_counted_in_a_few_lines() {
 
 fn lines(service: &Service) -> usize {
     service.log().lines().count()
+}
+
+/// Guards, item 1: a process with few files keeps some for the admin listener.
+#[test]
+fn a_low_limit_of_open_files_leaves_the_admin_listener_answering() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 300; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_tollgate"), "serve"]);
+    command.args(["--max-connections-per-address=1000", "--grpc-address=none", "--resp-address=none"]);
+    command.args(["--http-address=127.0.0.1:0", "--admin-address=127.0.0.1:0"]);
+    let service = Service::of(&mut command);
+    // 300 files less 128 for other things and 100 for the admin listener.
+    let held = hold(Way::Http1, &Way::Http1.place(&service, None), 300);
+    assert_eq!(held.len(), 72, "{}", service.log());
+    let [_, admin, ..] = Way::LISTENERS;
+    assert!(admin.answers(&admin.place(&service, None)));
+    assert!(service.log().contains("too few open files"), "{}", service.log());
 }
