@@ -16,7 +16,7 @@ pub(super) fn connections(settings: &Settings) -> usize {
     let files = raise_limit(listeners * wanted + others);
     let connections = shares(files, others, listeners).min(wanted);
     if connections < wanted {
-        tracing::warn!(
+        tracing::info!(
             files,
             connections,
             "the system lets this process have too few open files for max_connections on each listener: fewer are accepted"

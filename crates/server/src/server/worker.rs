@@ -13,14 +13,15 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::task::{LocalSet, spawn_local};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::task::TaskTracker;
 use tollgate::store::Store;
 use tollgate::{Clock, DefaultClock};
 use tollgate_flow::fault::catch;
 
-use super::activity::{Activity, Stalled};
+use super::activity::Activity;
 use super::admission::Place;
 use super::stream::Carrier;
 use super::{Connection, Protocol, Stop, Stream, Vigil};
@@ -168,52 +169,62 @@ impl<S: Store> Worker<S> {
         let (connections, vigil, clock) = (TaskTracker::new(), Vigil::default(), DefaultClock::default());
         spawn_local(vigil.clone().keep(move || clock.now()));
         while let Some(accepted) = accepted.recv().await {
-            connections.spawn_local(self.serve(accepted, vigil.clone()));
+            self.serve(accepted, vigil.clone(), &connections);
         }
         connections.close();
         connections.wait().await;
     }
 
-    /// Serves one connection until it ends or makes no progress. A panic ends this connection and no other.
-    fn serve(&self, accepted: Accepted<S>, vigil: Vigil) -> impl Future<Output = ()> + use<S> {
-        let Accepted { stream, peer, spoken, place } = accepted;
+    /// Serves one connection until it ends or has stalled. That is watched from a task of its own, so that its timers cost nothing
+    /// where requests are served.
+    fn serve(&self, accepted: Accepted<S>, vigil: Vigil, connections: &TaskTracker) {
+        let (protocol, peer) = (accepted.spoken.protocol.name(), accepted.peer);
+        let first_request = accepted.spoken.first_request_timeout;
+        let activity = Activity::new(accepted.spoken.protocol.timeouts());
+        let stop = Stop { token: self.stop.token.child_token() };
+        let connection = self.connection(accepted, Rc::clone(&activity), stop.clone(), vigil);
+        let (end, ended) = oneshot::channel::<()>();
+        let serving = connections.spawn_local(async move {
+            let _end = end;
+            connection.await;
+        });
+        spawn_local(async move {
+            tokio::select! {
+                reason = activity.stalled(first_request, || stop.token.cancel()) => {
+                    tracing::debug!(protocol, %peer, %reason, "a connection was closed");
+                    serving.abort();
+                }
+                _ = ended => {}
+            }
+        });
+    }
+
+    /// Serves one connection. A panic ends this connection and no other.
+    fn connection(
+        &self,
+        accepted: Accepted<S>,
+        activity: Rc<Activity>,
+        stop: Stop,
+        vigil: Vigil,
+    ) -> impl Future<Output = ()> + use<S> {
+        let Accepted { stream, peer, spoken: Spoken { protocol, tls, .. }, place } = accepted;
         let place = (place, Loaded(Arc::clone(&self.load)));
         let (keys, mut clerk) = (self.keys.clone(), self.engine.clerk());
-        let stop = Stop { token: self.stop.token.child_token() };
         async move {
             let _place = place;
-            let protocol = Arc::clone(&spoken.protocol);
-            let activity = Activity::new(protocol.timeouts());
-            let mut stalled = watch(&activity, spoken.first_request_timeout, stop.clone());
-            let serve = async {
-                let (carrier, certificate) = match open(stream, spoken.tls).await {
-                    Ok(opened) => opened,
-                    Err(error) => return tracing::debug!(%peer, %error, "a connection could not begin"),
-                };
-                let stream = Stream::new(carrier, Rc::clone(&activity));
-                let access = Access::new(keys, certificate, peer.ip());
-                clerk.set_caller(access.principal().caller);
-                let connection = Connection { stream, peer, access, clerk, stop, activity, vigil };
-                if let Err(fault) = catch(protocol.serve(connection)).await {
-                    fault.with("protocol", protocol.name()).report();
-                }
+            let (carrier, certificate) = match open(stream, tls).await {
+                Ok(opened) => opened,
+                Err(error) => return tracing::debug!(%peer, %error, "a connection could not begin"),
             };
-            tokio::select! {
-                () = serve => {}
-                Ok(reason) = &mut stalled => {
-                    tracing::debug!(protocol = spoken.protocol.name(), %peer, %reason, "a connection was closed");
-                }
+            let stream = Stream::new(carrier, Rc::clone(&activity));
+            let access = Access::new(keys, certificate, peer.ip());
+            clerk.set_caller(access.principal().caller);
+            let connection = Connection { stream, peer, access, clerk, stop, activity, vigil };
+            if let Err(fault) = catch(protocol.serve(connection)).await {
+                fault.with("protocol", protocol.name()).report();
             }
         }
     }
-}
-
-/// Watches a connection from a task of its own, so that its timers cost nothing where requests are served.
-fn watch(activity: &Rc<Activity>, first_request: Duration, stop: Stop) -> AbortOnDropHandle<Stalled> {
-    let activity = Rc::clone(activity);
-    AbortOnDropHandle::new(spawn_local(async move {
-        activity.stalled(first_request, || stop.token.cancel()).await
-    }))
 }
 
 /// The stream that carries a connection, and the names on the client's certificate.

@@ -90,7 +90,7 @@ fn to_hold_needs_more_than_to_check() {
     let ask = |authorization: &str, body: &str| {
         let length = body.len();
         site.client().ask(&format!(
-            "POST /v1/check HTTP/1.1\r\nhost: h\r\n{authorization}content-length: {length}\r\n\r\n{body}"
+            "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{authorization}content-length: {length}\r\n\r\n{body}"
         ))
     };
     let one = r#"{"descriptor":{"ip":"1"},"hold":"1min"}"#;
