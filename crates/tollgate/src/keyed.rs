@@ -48,6 +48,7 @@ pub use member::{KeyOf, OwnedKeyOf};
 pub use names::Named;
 pub(crate) use names::{Entry, Sketch};
 pub use observer::{Evicted, Observer};
+pub(crate) use plans::{NoPlan, Supply};
 pub use reservation::KeyedReservation;
 use reservation::Slot;
 use shard::{Answer, Shard};
@@ -365,6 +366,16 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// Whether keys may have this quota: not if it would be one of more than `most` that they ever had.
     pub(crate) fn may_have(&self, quota: Quota, most: u32) -> bool {
         self.store.common.plans.number_within(quota, most).is_some()
+    }
+
+    /// Opens a limit with a quota that was supplied, until [`close_quota`](Self::close_quota).
+    pub(crate) fn open_quota(&self, quota: Quota, supply: Supply) -> Result<(), NoPlan> {
+        self.store.common.plans.open(quota, supply).map(drop)
+    }
+
+    /// Closes a limit that was [opened](Self::open_quota).
+    pub(crate) fn close_quota(&self, quota: Quota) {
+        self.store.common.plans.close(quota);
     }
 
     /// The clock.

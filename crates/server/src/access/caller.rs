@@ -50,6 +50,11 @@ impl Caller {
     fn of(kind: u128, number: u128) -> Self {
         Self(kind << KIND | number & ((1 << KIND) - 1))
     }
+
+    /// A number that no other caller has.
+    pub(crate) fn number(self) -> u128 {
+        self.0
+    }
 }
 
 fn digest(names: &[impl AsRef<str>]) -> u128 {

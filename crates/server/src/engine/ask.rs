@@ -85,6 +85,11 @@ pub enum AskError {
         /// What is wrong with its expression, or with what it looks at.
         why: String,
     },
+    /// The store does not open a limit that the caller supplies: there are too many of them.
+    Supplied {
+        /// Why not.
+        why: String,
+    },
     /// Too much is held already.
     TooManyHeld {
         /// Which bound is reached.
@@ -129,6 +134,7 @@ impl fmt::Display for AskError {
             Self::Expression { limit, why } => {
                 write!(f, "nobody can tell whether limit {limit:?} applies: {why}")
             }
+            Self::Supplied { why } => f.write_str(why),
             Self::TooManyHeld { bound, most } => {
                 match bound {
                     HoldBound::Caller => write!(f, "you hold {most} permits, and at most {most} are allowed"),

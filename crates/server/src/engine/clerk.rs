@@ -7,7 +7,6 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Cache};
 use tollgate::store::{Hit, Mode, Rule, Store};
 use tollgate::{Decision, Kind, Quota};
-use tollgate_policy::IfStoreFails;
 
 use super::Engine;
 use super::ask::{Ask, AskError};
@@ -155,9 +154,9 @@ impl<S: Store> Clerk<S> {
         let is_it = |rule: &Rule| {
             rule.quotas() == [quota] && rule.domain() == domain && rule.name() == name && rule.kind() == kind
         };
-        let place = self.known(is_it).unwrap_or_else(|| {
-            self.open_new(family, Rule::new(domain, name, quota).with_kind(kind).brought())
-        });
+        let place = self
+            .known(is_it)
+            .unwrap_or_else(|| self.open_new(family, Rule::new(domain, name, quota).with_kind(kind)));
         Arc::clone(&self.opened[place])
     }
 
@@ -167,19 +166,27 @@ impl<S: Store> Clerk<S> {
         Arc::clone(&self.opened[place])
     }
 
-    /// Decides about a key of a limit of the caller's own.
+    /// Decides about a key of a limit that the caller supplies.
+    ///
+    /// # Errors
+    /// If the store does not open the limit, because the caller supplies too many of them.
     ///
     /// # Cancel safety
     /// What had been taken by then stays taken.
     #[inline]
-    pub async fn decide_own(&mut self, mode: Mode, own: Own, key: &[u8], cost: u64) -> Decision {
+    pub async fn decide_own(
+        &mut self,
+        mode: Mode,
+        own: Own,
+        key: &[u8],
+        cost: u64,
+    ) -> Result<Decision, AskError> {
         if let Some(decision) = self.decide_own_now(mode, own, key, cost) {
-            return decision;
+            return Ok(decision);
         }
         let opened = self.open_own(own);
         let asks = [Ask::limit(&opened, key).costing(cost)];
-        let ruling = Box::pin(self.decide(mode, &asks)).await;
-        ruling.expect("a limit that was opened has no field to read a cost from").findings()[0].decision
+        Ok(Box::pin(self.decide(mode, &asks)).await?.findings()[0].decision)
     }
 
     /// What [`decide_own`](Self::decide_own) would answer, if the store can tell at once. `None` says nothing and did nothing.
@@ -214,13 +221,15 @@ impl<S: Store> Clerk<S> {
     /// Where such a limit is among those that were opened.
     #[inline]
     fn known(&self, is_it: impl Fn(&Rule) -> bool) -> Option<usize> {
-        self.opened.iter().rposition(|opened| is_it(&opened.told().rule))
+        // One that was refused is opened anew: there may be room for it by now.
+        self.opened.iter().rposition(|opened| is_it(&opened.told().rule) && opened.refusal.is_none())
     }
 
     #[cold]
     fn open_new(&mut self, family: Family, rule: Rule) -> usize {
         let tally = self.engine.tally(family.domain(), "");
-        let opened = Opened::new(self.engine.store(), rule, IfStoreFails::default(), tally);
+        let rule = rule.brought_by(self.caller.number());
+        let opened = Opened::supplied(self.engine.store(), rule, tally);
         if self.opened.len() == REMEMBERED {
             self.opened.remove(0);
         }
@@ -301,7 +310,7 @@ impl Own {
         if is_floating {
             Rule::floating(domain, domain, quota)
         } else {
-            Rule::new(domain, quota.to_string(), quota).brought()
+            Rule::new(domain, quota.to_string(), quota)
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use tollgate::store::{Rule, Store};
+use tollgate::store::{Hit, Mode, Rule, Store};
 use tollgate_policy::{IfStoreFails, Limit, Policy, Rates};
 
 use super::Tallies;
@@ -21,6 +21,8 @@ pub struct Loaded<S: Store> {
 pub struct Opened<S: Store> {
     pub(super) limit: S::Limit,
     pub(super) told: Told,
+    /// Why the store does not open it.
+    pub(super) refusal: Option<Box<str>>,
 }
 
 /// What there is to tell of a limit.
@@ -83,7 +85,18 @@ impl<S: Store> Opened<S> {
     pub(super) fn new(store: &S, rule: Rule, if_store_fails: IfStoreFails, tally: Arc<Tally>) -> Self {
         let limit = store.open(&rule);
         let fields = fields(&rule).unwrap_or_default();
-        Self { limit, told: Told { rule, label: None, metadata: None, if_store_fails, fields, tally } }
+        let told = Told { rule, label: None, metadata: None, if_store_fails, fields, tally };
+        Self { limit, told, refusal: None }
+    }
+
+    /// A limit that a caller supplies. A store in this process says at once whether there is room for it.
+    pub(super) fn supplied(store: &S, rule: Rule, tally: Arc<Tally>) -> Self {
+        let mut opened = Self::new(store, rule, IfStoreFails::default(), tally);
+        let looked = store.decide_now(Mode::Peek, &[Hit::new(&opened.limit, b"").costing(0)]);
+        if let Some(Err(error)) = looked {
+            opened.refusal = (!error.is_transient()).then(|| error.to_string().into());
+        }
+        opened
     }
 
     /// The limit in the store.

@@ -73,7 +73,10 @@ impl Notes {
                     descriptors.push(descriptor);
                     places.push(place);
                 }
-                Subject::Limit(_, key) => {
+                Subject::Limit(opened, key) => {
+                    if let Some(why) = &opened.refusal {
+                        return Err(AskError::Supplied { why: why.to_string() });
+                    }
                     let (key, cost, mode) = (note_key(&mut self.keys, key), ask.cost, mode(place));
                     let is_quota = ask.in_quota_mode && may_be_quota(mode);
                     let want = Want { ask: place, number: None, key, cost, mode, is_quota };

@@ -119,11 +119,11 @@ impl<S: Store> Permits<S> {
         if inner.of_all.permits >= MOST {
             return refused(HoldBound::All, MOST as u64);
         }
-        if inner.of_all.bytes + bytes > self.most_bytes {
-            return refused(HoldBound::Memory, self.most_bytes);
-        }
         if of_caller.bytes + bytes > self.most_bytes / CALLERS {
             return refused(HoldBound::CallerMemory, self.most_bytes / CALLERS);
+        }
+        if inner.of_all.bytes + bytes > self.most_bytes {
+            return refused(HoldBound::Memory, self.most_bytes);
         }
         inner.add(caller, bytes);
         Ok(Reserved { permits: self, caller, bytes })

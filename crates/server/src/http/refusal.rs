@@ -101,7 +101,7 @@ impl Refusal {
             AskError::Expression { .. } => {
                 Self::bad(error.to_string()).at(Place::Pointer(format!("{check}/descriptor")))
             }
-            AskError::TooManyHeld { .. } => Self::not_now(error.to_string()),
+            AskError::TooManyHeld { .. } | AskError::Supplied { .. } => Self::not_now(error.to_string()),
         }
     }
 

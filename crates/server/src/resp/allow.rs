@@ -61,8 +61,10 @@ pub(super) async fn allow<S: Store>(
         return replies
             .error(format_args!("ERR the cost must be a whole number from 0 to {most}, not '{cost}'"));
     };
-    let decision = clerk.decide_own(Mode::Take, Own::fixed(FAMILY, quota), key, cost).await;
-    replies.boolean(decision.is_admitted());
+    match clerk.decide_own(Mode::Take, Own::fixed(FAMILY, quota), key, cost).await {
+        Ok(decision) => replies.boolean(decision.is_admitted()),
+        Err(error) => replies.error(format_args!("ERR {error}")),
+    }
 }
 
 /// `TG.RESET ALLOW key limit`: 1 if there was something to forget.

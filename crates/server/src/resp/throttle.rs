@@ -8,7 +8,7 @@ use super::reply::{Quoted, Replies};
 use super::request::Arguments;
 use super::session::{MAX_KEY_BYTES, NEEDS_SETTLE, check_key};
 use crate::access::{Scope, Scopes};
-use crate::engine::{Clerk, Family, Own};
+use crate::engine::{AskError, Clerk, Family, Own};
 
 /// The limits that callers supply. The two commands mean different things by a burst, so a key of one is not a key of the other.
 const CL_THROTTLE: Family = Family::new("@cl.throttle");
@@ -44,7 +44,10 @@ pub(super) async fn cl_throttle<S: Store>(
         let wrong = if count > 0 && period > 0 { "Rates above 1000000000 per second" } else { "Zero rates" };
         return replies.error(format_args!("Cell error: Store error: {wrong} are not supported"));
     };
-    tell_as_cell(&decide(clerk, CL_THROTTLE, key, cell).await, replies);
+    match decide(clerk, CL_THROTTLE, key, cell).await {
+        Ok(outcome) => tell_as_cell(&outcome, replies),
+        Err(error) => replies.error(format_args!("Cell error: Store error: {error}")),
+    }
 }
 
 /// Answers `CL.THROTTLE` if it takes something and the store can tell at once, as most do. `None` says nothing and did nothing.
@@ -104,8 +107,11 @@ pub(super) async fn throttle<S: Store>(
     let Some(cell) = Cell::new(max_burst, count, period, quantity) else {
         return replies.error("ERR count must not be above 1000000000 per second");
     };
-    let Outcome { is_limited, limit, remaining, retry_after, reset_after } =
-        decide(clerk, THROTTLE, key, cell).await;
+    let outcome = match decide(clerk, THROTTLE, key, cell).await {
+        Ok(outcome) => outcome,
+        Err(error) => return replies.error(format_args!("ERR {error}")),
+    };
+    let Outcome { is_limited, limit, remaining, retry_after, reset_after } = outcome;
     let retry_after = match retry_after {
         Some(wait) => seconds_down(wait),
         None if is_limited => -1, // no wait can help
@@ -127,16 +133,21 @@ pub(super) fn prepare_cl_throttle<S: Store>(clerk: &Clerk<S>, arguments: Argumen
 
 /// Takes, looks or gives back, as the quantity says.
 #[inline]
-async fn decide<S: Store>(clerk: &mut Clerk<S>, family: Family, key: &[u8], cell: Cell) -> Outcome {
+async fn decide<S: Store>(
+    clerk: &mut Clerk<S>,
+    family: Family,
+    key: &[u8],
+    cell: Cell,
+) -> Result<Outcome, AskError> {
     let (own, quantity) = (Own::floating(family, cell.quota()), cell.quantity.unsigned_abs());
     if cell.quantity > 0 {
-        return cell.taken(&clerk.decide_own(Mode::Take, own, key, quantity).await);
+        return Ok(cell.taken(&clerk.decide_own(Mode::Take, own, key, quantity).await?));
     }
-    let before = cell.looked(&clerk.decide_own(Mode::Peek, own, key, 0).await);
+    let before = cell.looked(&clerk.decide_own(Mode::Peek, own, key, 0).await?);
     if cell.quantity == 0 || before.is_limited {
-        return before;
+        return Ok(before);
     }
-    cell.given_back(&clerk.decide_own(Mode::Refund, own, key, quantity).await)
+    Ok(cell.given_back(&clerk.decide_own(Mode::Refund, own, key, quantity).await?))
 }
 
 /// What a command says, as numbers.

@@ -154,6 +154,8 @@ fn refusal(error: &AskError) -> Status {
     match error {
         AskError::Cost { ask, .. } => Status::invalid_argument(format!("descriptors[{ask}]: {error}")),
         AskError::Expression { .. } => Status::invalid_argument(error.to_string()),
-        AskError::TooManyHeld { .. } => Status::resource_exhausted(error.to_string()),
+        AskError::TooManyHeld { .. } | AskError::Supplied { .. } => {
+            Status::resource_exhausted(error.to_string())
+        }
     }
 }

@@ -59,6 +59,7 @@ struct Options<K: ?Sized> {
     max_keys: u64,
     max_bytes: u64,
     pool: Option<Arc<Pool>>,
+    reuses_plans: bool,
     at_cap: AtCap,
     timer: Option<Arc<dyn Timer>>,
     longest_queue: usize,
@@ -80,6 +81,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
             max_keys: u64::MAX,
             max_bytes: u64::MAX,
             pool: None,
+            reuses_plans: false,
             at_cap: AtCap::default(),
             timer: None,
             longest_queue: LONGEST_QUEUE,
@@ -146,6 +148,12 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         self.with(|options| options.pool = Some(pool))
     }
 
+    /// Forgets the quotas of keys that are gone, unless limits are [open](KeyedLimiter::open_quota) with them. Nobody may wait for
+    /// such keys, or change their quotas.
+    pub(crate) fn reusing_plans(self) -> Self {
+        self.with(|options| options.reuses_plans = true)
+    }
+
     /// Wakes those who wait by `timer`.
     pub fn timer(self, timer: impl Timer + 'static) -> Self {
         self.with(|options| options.timer = Some(Arc::new(timer)))
@@ -186,8 +194,18 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
     /// The limiter, on a time of its own.
     pub(super) fn build_with(self, seed: Seed, clock: Shifted<C>) -> KeyedLimiter<K, A, C> {
         let quota = self.quota;
-        let Options { quota_of, max_keys, max_bytes, pool, at_cap, timer, longest_queue, name, watch } =
-            self.options;
+        let Options {
+            quota_of,
+            max_keys,
+            max_bytes,
+            pool,
+            reuses_plans,
+            at_cap,
+            timer,
+            longest_queue,
+            name,
+            watch,
+        } = self.options;
         let bits = match &pool {
             Some(pool) => shard_bits(pool.most_keys(), pool.most_bytes()),
             None => shard_bits(max_keys, max_bytes),
@@ -195,7 +213,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedBuilder<K, A, C> {
         let (make, age) = (self.make, clock.age());
         let (algorithm, watch) = (make(quota, age), watch.if_any());
         let common = Common {
-            plans: Plans::new(Arc::new(move |quota| make(quota, age))),
+            plans: Plans::new(Arc::new(move |quota| make(quota, age)), reuses_plans),
             by_key: quota_of.is_some(),
             is_watched: watch.is_some(),
             room: Room::new(max_keys, max_bytes).within(pool),

@@ -32,7 +32,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
     /// The algorithm of keys that have this quota of their own.
     pub(crate) fn algorithm_of(&self, quota: Quota) -> A {
         let plans = &self.store.common.plans;
-        plans.get(plans.number(quota)).algorithm.clone()
+        plans.algorithm(plans.number(quota)).into_owned()
     }
 
     /// [`check_n_at`](Self::check_n_at) of a key whose [algorithm](Self::algorithm_of) the caller knows, so that nobody need

@@ -201,7 +201,7 @@ impl<A: Held, C: Clock> Line<A, C> {
         let shared = &self.limiter.shared;
         let (algorithm, state) = shared.cell.snapshot();
         let (quota, table) = (shard.quota(common, self.plan), shard.algorithm(common, self.plan));
-        let state = algorithm.moved(&state, now, quota, table);
+        let state = algorithm.moved(&state, now, quota, &table);
         let is_back = shard.take_in(common, print, state, self.plan, now);
         if is_back {
             shard.fell(common, print, shared.fallen());

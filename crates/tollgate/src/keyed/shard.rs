@@ -14,6 +14,7 @@ mod quota;
 mod restore;
 mod sweep;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tollgate_core::{Algorithm, Ask, Claim, Decision, Quota, Step, Tick};
@@ -254,7 +255,7 @@ impl<A: Algorithm> Shard<A> {
         }
         let (number, now) = (self.segments.number_of(print), now());
         let (state, plan) = self.segments[number].get_mut(print)?;
-        let (admitted, answer) = decide(algorithm_of(&self.algorithm, common, plan), state, now);
+        let (admitted, answer) = decide(&algorithm_of(&self.algorithm, common, plan), state, now);
         self.count(common, now, admitted);
         Some(answer)
     }
@@ -357,7 +358,7 @@ impl<A: Algorithm> Shard<A> {
         let segment = &mut self.segments[number];
         let plan = segment.plan(place);
         let algorithm = algorithm_of(&self.algorithm, common, plan);
-        let ask = query.ask_of(algorithm);
+        let ask = query.ask_of(&*algorithm);
         let step = algorithm.decide(&segment.slot(place).state, now, ask);
         let receipt = step.change.map(|change| {
             let claim = algorithm.claim(&change, ask.cost(), now + step.decision.delay());
@@ -456,7 +457,7 @@ impl<A: Algorithm> Shard<A> {
     /// The algorithm of a plan, and the state of a key that was never seen.
     pub(crate) fn unseen(&self, common: &Common<A>, plan: u32) -> (A, A::State) {
         if plan > 0 {
-            return (common.plans.get(plan).algorithm.clone(), A::State::default());
+            return (common.plans.algorithm(plan).into_owned(), A::State::default());
         }
         (self.algorithm.clone(), self.unseen.clone())
     }
@@ -469,6 +470,7 @@ impl<A: Algorithm> Shard<A> {
         segment.none_idle_before = segment.none_idle_before.min(idle_at);
         self.keys += 1;
         common.room.added();
+        common.plans.key_added(plan);
     }
 
     /// Puts in a key that is not there, whether there is room or not, because it was promised. Meanwhile the table may have become
@@ -495,7 +497,7 @@ impl<A: Algorithm> Shard<A> {
         let decision = match (segment.find(query.print), query.plan) {
             (Some(place), _) => {
                 let algorithm = algorithm_of(&self.algorithm, common, segment.plan(place));
-                algorithm.decide(&segment.slot(place).state, query.now, query.ask_of(algorithm)).decision
+                algorithm.decide(&segment.slot(place).state, query.now, query.ask_of(&*algorithm)).decision
             }
             (None, Some(plan)) => {
                 let now = query.now.max(self.swept_at);
@@ -568,7 +570,7 @@ impl<A: Algorithm> Shard<A> {
             None => self.start_new(common, query)?,
         };
         let quota = self.quota(common, plan);
-        Ok(Start { quota, algorithm: self.algorithm(common, plan).clone(), state, plan })
+        Ok(Start { quota, algorithm: self.algorithm(common, plan).into_owned(), state, plan })
     }
 
     /// The plan and state of a new key that will not be in the table, but counts like one that is.
@@ -614,7 +616,7 @@ impl<A: Algorithm> Shard<A> {
     }
 
     /// The algorithm of a plan.
-    pub(crate) fn algorithm<'a>(&'a self, common: &'a Common<A>, plan: u32) -> &'a A {
+    pub(crate) fn algorithm<'a>(&'a self, common: &'a Common<A>, plan: u32) -> Cow<'a, A> {
         algorithm_of(&self.algorithm, common, plan)
     }
 
@@ -629,6 +631,7 @@ impl<A: Algorithm> Shard<A> {
         let plan = segment.plan(place);
         self.keys -= 1;
         common.room.removed();
+        common.plans.key_removed(plan);
         (plan, segment.remove(place))
     }
 
@@ -671,8 +674,8 @@ fn counts_one<A: Algorithm>(algorithm: &A, state: &A::State, now: Tick) -> bool 
 
 /// The algorithm of a plan; number zero stands for the shard's own.
 #[inline]
-fn algorithm_of<'a, A>(own: &'a A, common: &'a Common<A>, plan: u32) -> &'a A {
-    if plan == 0 { own } else { &common.plans.get(plan).algorithm }
+fn algorithm_of<'a, A: Clone>(own: &'a A, common: &'a Common<A>, plan: u32) -> Cow<'a, A> {
+    if plan == 0 { Cow::Borrowed(own) } else { common.plans.algorithm(plan) }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -128,7 +128,7 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         let Some((plan, algorithm, quota, state)) = self.store.lines.look(print) else { return };
         let shard = self.store.shard(print);
         let table = shard.algorithm(common, plan);
-        let state = algorithm.moved(&state, now, quota, table);
+        let state = algorithm.moved(&state, now, quota, &table);
         if !table.is_idle(&state, now) {
             keys.put(print, plan, |plan| common.plans.get(plan).quota);
             keys.buffer.put_words(|words| table.write_state(&state, words));
@@ -178,8 +178,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
 /// Keys on their way into a file.
 struct Keys {
     now: Tick,
-    /// The number in the file of each plan that is in it.
-    plans: HashMap<u32, u32>,
+    /// The number in the file of each quota that is in it.
+    plans: HashMap<Quota, u32>,
     written: usize,
     buffer: Buffer,
 }
@@ -190,12 +190,16 @@ impl Keys {
         let known = self.plans.len() as u32;
         let number = match plan {
             0 => 0,
-            plan => *self.plans.entry(plan).or_insert(known + 1),
+            plan => {
+                let quota = quota_of(plan);
+                let number = *self.plans.entry(quota).or_insert(known + 1);
+                if number > known {
+                    self.buffer.put_tag(PLAN);
+                    self.buffer.put_text(&quota.to_string());
+                }
+                number
+            }
         };
-        if number > known {
-            self.buffer.put_tag(PLAN);
-            self.buffer.put_text(&quota_of(plan).to_string());
-        }
         self.buffer.put_tag(KEY);
         self.buffer.put_u64(print);
         self.buffer.put_u32(number);
@@ -311,7 +315,8 @@ impl<K: Hash + ?Sized, A: Held, C: Clock> KeyedLimiter<K, A, C> {
         };
         let common = &self.store.common;
         let own = (plan > 0).then(|| common.plans.get(plan));
-        let (quota, algorithm) = own.map_or((way.old.0, &way.old.1), |own| (own.quota, &own.algorithm));
+        let (quota, algorithm) =
+            own.as_ref().map_or((way.old.0, &way.old.1), |own| (own.quota, &own.algorithm));
         let state = file.state(|words| algorithm.read_state(words))?;
         if algorithm.is_idle(&state, way.now) {
             return Ok(());
@@ -419,7 +424,7 @@ mod tests {
     fn a_pinned_shard_shows_every_key_that_stays_once() {
         for seed in 0..20 {
             let mut rng = Rng::with_seed(seed);
-            let plans = Plans::new(Arc::new(TokenBucket::new));
+            let plans = Plans::new(Arc::new(TokenBucket::new), false);
             let room = Room::new(u64::MAX, u64::MAX);
             let common = Common { plans, by_key: false, is_watched: false, room, at_cap: AtCap::Evict };
             let mut shard = Shard::new(&common, QUOTA);

@@ -24,7 +24,7 @@ use tollgate_core::{AnyLevel, Decision, Quota};
 
 use super::{Answer, Busy, Callers, Hit, Mode, Rule, Store, StoreError, Top, Usage};
 use crate::clock::{Clock, DefaultClock};
-use crate::keyed::{Pool, Seed, Sweeper};
+use crate::keyed::{NoPlan, Pool, Seed, Supply, Sweeper};
 use crate::sync::{Mutex, lock};
 pub use builder::MemoryStoreBuilder;
 use builder::Options;
@@ -98,6 +98,8 @@ struct Opened<C: Clock> {
     seed: Seed,
     /// One for each quota; none if there are [too many quotas](MemoryStoreBuilder::max_quotas) already.
     tiers: Box<[Tier]>,
+    /// Why there are none.
+    no_plan: Option<NoPlan>,
 }
 
 /// One quota of a limit.
@@ -110,6 +112,39 @@ struct Tier {
     level: Option<AnyLevel>,
     /// How long a hit that comes alone may be delayed.
     patience: Duration,
+}
+
+/// What part of the quotas that callers supply one of them can have: an eighth.
+const SUPPLIERS: u32 = 8;
+
+/// Keeps the quotas of a rule in their table, if there is room for them.
+fn open_quotas<C: Clock>(table: &Table<C>, rule: &Rule, max_quotas: u32) -> Result<(), NoPlan> {
+    if !is_supplied(rule) {
+        let has_room = rule.quotas().iter().all(|quota| table.may_have(*quota, max_quotas));
+        return if has_room { Ok(()) } else { Err(NoPlan::OfAll(max_quotas)) };
+    }
+    let most = max_quotas / 2;
+    let supply = Supply { supplier: rule.supplier(), most_of_one: (most / SUPPLIERS).max(1), most };
+    for (opened, quota) in rule.quotas().iter().enumerate() {
+        if let Err(no_plan) = table.open_quota(*quota, supply) {
+            rule.quotas()[..opened].iter().for_each(|quota| table.close_quota(*quota));
+            return Err(no_plan);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a rule's quotas are those of a caller, and remembered only as long as they are used.
+fn is_supplied(rule: &Rule) -> bool {
+    rule.is_brought() && !rule.is_floating()
+}
+
+impl<C: Clock> Drop for Opened<C> {
+    fn drop(&mut self) {
+        if is_supplied(&self.rule) && self.no_plan.is_none() {
+            self.rule.quotas().iter().for_each(|quota| self.table.close_quota(*quota));
+        }
+    }
 }
 
 impl<C: Clock> Opened<C> {
@@ -240,7 +275,7 @@ impl<C: Clock> MemoryStore<C> {
             None => Draft::of(hits, true)?.acquire(), // where what cost nothing can be settled, too
         };
         self.note(hits, &answer);
-        Ok((answer, permit))
+        Ok((answer, permit.map(|permit| permit.keeping(hits))))
     }
 
     fn usage_now(&self) -> Usage {
@@ -263,10 +298,8 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     fn open(&self, rule: &Rule) -> MemoryLimit<C> {
         let table = self.table(Sort::of(rule));
-        let most = self.shared.options.max_quotas;
-        let most = if rule.is_brought() { most / 2 } else { most };
-        let has_room = rule.quotas().iter().all(|quota| table.may_have(*quota, most));
-        let quotas = if has_room { rule.quotas() } else { &[] };
+        let no_plan = open_quotas(&table, rule, self.shared.options.max_quotas).err();
+        let quotas = if no_plan.is_none() { rule.quotas() } else { &[] };
         let seed = table.seed().clone();
         let tier = |(index, quota): (usize, &Quota)| Tier {
             salt: seed.print(&rule.identity(index)),
@@ -276,7 +309,7 @@ impl<C: Clock> Store for MemoryStore<C> {
         };
         let tiers = quotas.iter().enumerate().map(tier).collect();
         let table = table.with_quota(rule.quotas()[0]);
-        MemoryLimit { opened: Arc::new(Opened { rule: rule.clone(), table, seed, tiers }) }
+        MemoryLimit { opened: Arc::new(Opened { rule: rule.clone(), table, seed, tiers, no_plan }) }
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! Which limit.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use tollgate_core::{Algorithm, AnyAlgorithm, Kind, Quota, SubWindows};
@@ -30,13 +31,31 @@ pub struct Rule {
     parts: u32,
     is_floating: bool,
     is_brought: bool,
+    supplier: Supplier,
+}
+
+/// Who supplied a limit, if that is known. It does not matter for which limit it is, so all suppliers are equal.
+#[derive(Clone, Copy, Debug, Default)]
+struct Supplier(Option<u128>);
+
+impl PartialEq for Supplier {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Supplier {}
+
+impl Hash for Supplier {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl Rule {
     /// A token bucket of that name in that domain.
     pub fn new(domain: impl Into<Arc<str>>, name: impl Into<Arc<str>>, quota: Quota) -> Self {
         let (domain, name, kind) = (domain.into(), name.into(), Kind::TokenBucket);
-        Self { domain, name, quotas: vec![quota], kind, parts: 0, is_floating: false, is_brought: false }
+        let (quotas, supplier) = (vec![quota], Supplier::default());
+        Self { domain, name, quotas, kind, parts: 0, is_floating: false, is_brought: false, supplier }
     }
 
     /// A token bucket whose quota every caller brings along: it says how this hit is decided, and not which limit it is.
@@ -88,8 +107,8 @@ impl Rule {
         Self { kind: Kind::SubWindows, parts, ..self }
     }
 
-    /// The same, brought along by a caller, who may choose any quota. A store that [remembers](super::MemoryStoreBuilder::max_quotas)
-    /// only so many lets callers choose half of them: there is always room for those that others wrote.
+    /// The same, supplied by a caller, which may choose any quota. A store that [remembers](super::MemoryStoreBuilder::max_quotas)
+    /// only so many counts those apart, and forgets them when nobody uses them.
     ///
     /// # Examples
     /// ```
@@ -105,6 +124,29 @@ impl Rule {
     #[must_use]
     pub fn brought(self) -> Self {
         Self { is_brought: true, ..self }
+    }
+
+    /// The same, supplied by this caller: a store with a bound on quotas lets one caller use a part of them only. Two rules that
+    /// differ in nothing else are the same limit.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::Quota;
+    /// use tollgate::store::{Hit, MemoryStore, Mode, Rule, Store};
+    ///
+    /// let store = MemoryStore::builder().max_quotas(32).build(); // 16 that callers supply, of which each has an eighth
+    /// let supplied = |caller, count| store.open(&Rule::new("api", "own", Quota::per_hour(count)).brought_by(caller));
+    /// let limits = [(1, 10), (1, 20), (1, 30), (2, 30)].map(|(caller, count)| supplied(caller, count));
+    /// let is_open = |limit| store.decide(Mode::Take, &[Hit::new(limit, b"ann")]).into_inner().is_ok();
+    /// assert_eq!(limits.each_ref().map(is_open), [true, true, false, true]);
+    /// ```
+    #[must_use]
+    pub fn brought_by(self, caller: u128) -> Self {
+        Self { supplier: Supplier(Some(caller)), ..self.brought() }
+    }
+
+    pub(super) fn supplier(&self) -> Option<u128> {
+        self.supplier.0
     }
 
     /// Whether a caller [brought it along](Self::brought).

@@ -395,16 +395,70 @@ fn too_many_different_quotas_are_an_error_and_not_a_leak() {
 }
 
 #[test]
-fn quotas_that_callers_bring_along_leave_room_for_others() {
+fn quotas_that_callers_supply_leave_room_for_others() {
     let store = MemoryStore::builder().clock(ManualClock::new()).max_quotas(6).build();
     let written = |number: u64| store.open(&Rule::new("d", "n", Quota::per_hour(number)));
-    let brought = |number: u64| store.open(&Rule::new("own", "n", Quota::per_hour(number)).brought());
+    let supplied = |number: u64| store.open(&Rule::new("own", "n", Quota::per_hour(number)).brought());
     let is_open = |limit: &Limit| store.decide(Mode::Peek, &[Hit::new(limit, b"k")]).into_inner().is_ok();
-    assert!((1..=3).all(|number| is_open(&brought(number))));
-    assert!(!is_open(&brought(4)), "that is half");
-    assert!((4..=6).all(|number| is_open(&written(number))));
-    assert!(is_open(&brought(6)), "what is known anyway");
-    assert!(!is_open(&written(7)));
+    let three: Vec<Limit> = (1..=3).map(supplied).collect();
+    assert!(three.iter().all(is_open));
+    assert!(!is_open(&supplied(4)), "that is half");
+    assert!((4..=9).all(|number| is_open(&written(number))));
+    assert!(!is_open(&written(10)));
+    assert!(is_open(&supplied(3)), "it is open already");
+}
+
+// Guards, item 7: what one caller can have of the supplied quotas is bounded, and comes back when it is idle.
+#[test]
+fn quotas_that_one_caller_supplies_leave_some_for_the_others() {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).max_quotas(64).build(); // 32 supplied, 4 of each
+    let supplied = |caller, count, kind| {
+        let rule = Rule::new("own", "n", Quota::per_minute(count)).with_kind(kind).brought_by(caller);
+        let limit = store.open(&rule);
+        store.decide(Mode::Take, &[Hit::new(&limit, b"k")]).into_inner().map(|answer| answer.is_admitted())
+    };
+    for kind in Kind::ALL {
+        let used = |caller, counts: std::ops::Range<u64>| {
+            counts.filter(|count| supplied(caller, *count, kind).is_ok()).count()
+        };
+        assert_eq!((used(1, 1..100), used(1, 1..5), used(2, 50..100)), (4, 4, 4), "{kind}");
+        assert_eq!(
+            (3..=10).map(|caller| used(caller, caller as u64 * 100..caller as u64 * 100 + 50)).sum::<usize>(),
+            24
+        );
+        let errors = [(1, 200), (11, 201)].map(|(caller, count)| supplied(caller, count, kind).unwrap_err());
+        for (error, (who, most)) in errors.iter().zip([("you supply", 4), ("callers supply", 32)]) {
+            let told = format!(
+                "{who} limits with {most} different rates, and at most {most} are allowed: use fewer"
+            );
+            assert!(error.to_string().starts_with(&told) && !error.is_transient(), "{error}");
+        }
+        clock.advance(secs(180)); // three windows
+        store.sweep();
+        assert_eq!((used(1, 300..400), used(11, 500..600)), (4, 4), "{kind}: what is idle came back");
+    }
+}
+
+#[test]
+fn a_supplied_quota_is_not_forgotten_while_something_is_held() {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).max_quotas(2).build(); // one supplied
+    let open = |count: u64| store.open(&Rule::new("own", "n", Quota::per_minute(count)).brought());
+    let held = {
+        let limit = open(100);
+        store.acquire(&[Hit::new(&limit, b"k").costing(100)]).into_inner().unwrap().1.expect("it is allowed")
+    };
+    clock.advance(secs(60));
+    store.sweep();
+    let other = open(7);
+    let refused = store.decide(Mode::Take, &[Hit::new(&other, b"k")]).into_inner();
+    assert!(refused.is_err(), "the permit can still be settled");
+    store.settle(held, &[150]).into_inner().unwrap();
+    assert_eq!(left(&store, &open(100), "k"), [50]);
+    clock.advance(secs(60));
+    store.sweep();
+    assert!(take(&store, &open(7), "k", 7) && !take(&store, &open(7), "k", 1));
 }
 
 // Names.

@@ -75,7 +75,7 @@ impl<A: Algorithm> Shard<A> {
         let segment = &self.segments[number];
         if let Some(place) = segment.find(print) {
             let plan = segment.plan(place);
-            let algorithm = algorithm_of(&self.algorithm, common, plan).clone();
+            let algorithm = algorithm_of(&self.algorithm, common, plan).into_owned();
             return Some((algorithm, segment.slot(place).state.clone(), Some(plan)));
         }
         let (algorithm, state) = self.unseen(common, plan?);

@@ -31,7 +31,7 @@ impl<A: Algorithm> Shard<A> {
         let segment = &self.segments[number];
         for (place, slot) in segment.iter() {
             let plan = segment.plan(place);
-            each(slot.print, plan, algorithm_of(&self.algorithm, common, plan), &slot.state);
+            each(slot.print, plan, &algorithm_of(&self.algorithm, common, plan), &slot.state);
         }
         true
     }

@@ -12,7 +12,7 @@ use crate::keyed::segment::Slot;
 
 fn common(by_key: bool) -> Common<TokenBucket> {
     Common {
-        plans: Plans::new(Arc::new(TokenBucket::new)),
+        plans: Plans::new(Arc::new(TokenBucket::new), false),
         by_key,
         is_watched: false,
         room: Room::new(u64::MAX, u64::MAX),

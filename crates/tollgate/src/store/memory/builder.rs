@@ -85,8 +85,11 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     }
 
     /// Opens limits with at most so many different quotas for each algorithm; hits on further ones are errors. A quota is
-    /// remembered for good, in less than two hundred bytes. Those that callers [bring along](super::Rule::brought) may be
-    /// half of them. The default is 65 536.
+    /// remembered for good, in less than two hundred bytes. The default is 65 536.
+    ///
+    /// Quotas that callers [supply](super::Rule::brought) are counted apart: there can be half as many, of which
+    /// [one caller](super::Rule::brought_by) can have an eighth. Such a quota is remembered while a limit is open with it, and
+    /// on while a key that has used some of it is.
     pub fn max_quotas(self, quotas: u32) -> Self {
         self.with(|options| options.max_quotas = quotas)
     }

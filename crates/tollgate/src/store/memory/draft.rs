@@ -9,6 +9,7 @@ use super::table::{Member, Owner};
 use super::{Hit, MemoryLimit, Mode, Opened, Tier};
 use crate::clock::Clock;
 use crate::gate::{self, Gate};
+use crate::keyed::NoPlan;
 use crate::store::{Answer, Said, StoreError};
 
 /// What some hits ask of which owners.
@@ -217,10 +218,21 @@ impl<'a, C: Clock> Asked<'a, C> {
 }
 
 fn too_many_quotas<C: Clock>(opened: &Opened<C>) -> StoreError {
-    StoreError::permanent(format!(
-        "the store has seen too many different quotas to open {}: raise max_quotas, or use fewer of them",
-        opened.rule
-    ))
+    const HELP: &str = "use fewer, or wait until some have been idle for a while";
+    let rule = &opened.rule;
+    StoreError::permanent(match opened.no_plan {
+        Some(NoPlan::OfOne(most)) => {
+            format!("you supply limits with {most} different rates, and at most {most} are allowed: {HELP}")
+        }
+        Some(NoPlan::OfAll(most)) if rule.is_brought() => {
+            format!(
+                "callers supply limits with {most} different rates, and at most {most} are allowed: {HELP}"
+            )
+        }
+        _ => format!(
+            "the store has seen too many different quotas to open {rule}: raise max_quotas, or use fewer of them"
+        ),
+    })
 }
 
 fn floats<C: Clock>(opened: &Opened<C>) -> StoreError {

@@ -6,6 +6,7 @@ use tollgate_core::{AnyAlgorithm, AnyLevel, Decision};
 
 use super::draft::Place;
 use super::table::{OwnedMember, Owner};
+use super::{Hit, MemoryLimit};
 use crate::clock::{Clock, DefaultClock};
 use crate::gate::Permit;
 use crate::keyed::KeyedReservation;
@@ -15,6 +16,8 @@ use crate::keyed::KeyedReservation;
 #[must_use = "dropping it keeps what was taken"]
 pub struct MemoryPermit<C: Clock = DefaultClock> {
     taken: Taken<C>,
+    /// The limits among them that callers supplied: their quotas must not be forgotten before they are settled.
+    supplied: Vec<MemoryLimit<C>>,
 }
 
 /// What was taken, and of what.
@@ -37,12 +40,19 @@ impl<C: Clock> Taken<C> {
 
 impl<C: Clock> MemoryPermit<C> {
     pub(super) fn new(taken: Taken<C>) -> Self {
-        Self { taken }
+        Self { taken, supplied: Vec::new() }
+    }
+
+    /// The same, for as long as which the quotas of these hits are remembered.
+    pub(super) fn keeping(self, hits: &[Hit<'_, MemoryLimit<C>>]) -> Self {
+        let supplied = hits.iter().filter(|hit| hit.limit.as_ref().is_brought());
+        Self { supplied: supplied.map(|hit| hit.limit.clone()).collect(), ..self }
     }
 
     pub(super) fn settle(self, actual: &[u64]) {
         let Some(&first) = actual.first() else { return };
-        match self.taken {
+        let Self { taken, supplied: _supplied } = self;
+        match taken {
             Taken::Level(taken) => taken.settle(first),
             Taken::Other(taken) => taken.settle(first),
             Taken::Several(taken, places) => {

@@ -16,7 +16,7 @@ use crate::cell::Held;
 use crate::clock::Clock;
 use crate::gate::{Costing, OneOf};
 use crate::keyed::{
-    KeyOf, KeyedBuilder, KeyedLimiter, OwnedKeyOf, Pool, Seed, SnapshotError, Stats, Sweeper,
+    KeyOf, KeyedBuilder, KeyedLimiter, NoPlan, OwnedKeyOf, Pool, Seed, SnapshotError, Stats, Supply, Sweeper,
 };
 use crate::reservation::Refused;
 use crate::store::Rule;
@@ -34,24 +34,29 @@ impl Hash for Owner {
     }
 }
 
-/// Which table: an algorithm, for sub-windows how many parts they have, and whether quotas are the callers'.
+/// Which table: an algorithm, for sub-windows how many parts they have, and whether quotas are the callers'. Limits that callers
+/// supply are apart from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sort {
     kind: Kind,
     parts: u32,
     is_floating: bool,
+    is_supplied: bool,
 }
 
 /// All floating limits are in one table.
-const FLOATING: Sort = Sort { kind: Kind::TokenBucket, parts: 0, is_floating: true };
+const FLOATING: Sort = Sort { kind: Kind::TokenBucket, parts: 0, is_floating: true, is_supplied: false };
 const FLOATING_NAME: &str = "floating";
+/// How the names of tables with limits that callers supply begin.
+const SUPPLIED: &str = "supplied-";
 
 impl Sort {
     pub(super) fn of(rule: &Rule) -> Self {
         if rule.is_floating() {
             return FLOATING;
         }
-        Self { kind: rule.kind(), parts: rule.parts(), is_floating: false }
+        let is_supplied = rule.is_brought();
+        Self { kind: rule.kind(), parts: rule.parts(), is_floating: false, is_supplied }
     }
 
     /// The one that [`Display`](fmt::Display) wrote.
@@ -59,13 +64,17 @@ impl Sort {
         if text == FLOATING_NAME {
             return Some(FLOATING);
         }
+        let (text, is_supplied) = match text.strip_prefix(SUPPLIED) {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
         let prefix = format!("{}-", Kind::SubWindows);
         if let Some(parts) = text.strip_prefix(&prefix) {
             let parts = parts.parse().ok().filter(|parts| (1..=1_000).contains(parts))?;
-            return Some(Self { kind: Kind::SubWindows, parts, is_floating: false });
+            return Some(Self { kind: Kind::SubWindows, parts, is_floating: false, is_supplied });
         }
         let kind = text.parse().ok().filter(|kind| *kind != Kind::SubWindows)?;
-        Some(Self { kind, parts: 0, is_floating: false })
+        Some(Self { kind, parts: 0, is_floating: false, is_supplied })
     }
 
     fn any(self, quota: Quota) -> AnyAlgorithm {
@@ -81,7 +90,8 @@ impl fmt::Display for Sort {
         if self.is_floating {
             return f.write_str(FLOATING_NAME);
         }
-        write!(f, "{}", self.kind)?;
+        let prefix = if self.is_supplied { SUPPLIED } else { "" };
+        write!(f, "{prefix}{}", self.kind)?;
         if self.parts > 0 { write!(f, "-{}", self.parts) } else { Ok(()) }
     }
 }
@@ -133,8 +143,10 @@ impl<C: Clock> Table<C> {
             ));
         }
         match level_of(sort) {
-            Some(make) => Self::Levels(builder(make, options, pool, clock).build()),
-            None => Self::Others(builder(move |quota, _| sort.any(quota), options, pool, clock).build()),
+            Some(make) => Self::Levels(builder(sort, make, options, pool, clock).build()),
+            None => {
+                Self::Others(builder(sort, move |quota, _| sort.any(quota), options, pool, clock).build())
+            }
         }
     }
 
@@ -152,11 +164,11 @@ impl<C: Clock> Table<C> {
             return (Self::Times(Times::new(states)), restored);
         }
         if let Some(make) = level_of(sort) {
-            let (limiter, restored) = builder(make, options, pool, clock).restore(path);
+            let (limiter, restored) = builder(sort, make, options, pool, clock).restore(path);
             return (Self::Levels(limiter), restored);
         }
         let (limiter, restored) =
-            builder(move |quota, _| sort.any(quota), options, pool, clock).restore(path);
+            builder(sort, move |quota, _| sort.any(quota), options, pool, clock).restore(path);
         (Self::Others(limiter), restored)
     }
 
@@ -169,6 +181,16 @@ impl<C: Clock> Table<C> {
             Self::Times(_) => true, // none is remembered
             _ => each!(self, limiter => limiter.may_have(quota, most)),
         }
+    }
+
+    /// Opens a limit with a quota that was supplied.
+    pub(super) fn open_quota(&self, quota: Quota, supply: Supply) -> Result<(), NoPlan> {
+        each!(self, limiter => limiter.open_quota(quota, supply))
+    }
+
+    /// Closes a limit that was [opened](Self::open_quota).
+    pub(super) fn close_quota(&self, quota: Quota) {
+        each!(self, limiter => limiter.close_quota(quota));
     }
 
     /// The table as a limit with this quota uses it.
@@ -289,12 +311,14 @@ pub(super) const NOBODYS: Quota = Quota::per_second(1);
 const ALONE: &str = "a floating limit is hit alone";
 
 fn builder<A: Held, C: Clock>(
+    sort: Sort,
     make: impl Fn(Quota, Duration) -> A + Send + Sync + 'static,
     options: &Options,
     pool: Option<&Arc<Pool>>,
     clock: &C,
 ) -> KeyedBuilder<Owner, A, C> {
-    one_quota(make, options, pool, clock).quota_of(|owner: &Owner| owner.quota)
+    let builder = one_quota(make, options, pool, clock).quota_of(|owner: &Owner| owner.quota);
+    if sort.is_supplied { builder.reusing_plans() } else { builder }
 }
 
 /// A table whose keys have no quotas of their own.
@@ -328,10 +352,22 @@ mod tests {
         let floating = Sort::of(&Rule::floating("d", "n", Quota::per_second(1)));
         assert_eq!((Sort::parse("floating"), floating.to_string()), (Some(floating), "floating".to_owned()));
         assert_ne!(floating, Sort::of(&rule));
+        let supplied = Sort::of(&rule.clone().with_sub_windows(60).brought());
+        assert_eq!(supplied.to_string(), "supplied-sub-windows-60");
+        assert_eq!(Sort::parse("supplied-sub-windows-60"), Some(supplied));
         assert_eq!(Sort::of(&rule.clone().with_sub_windows(60)).to_string(), "sub-windows-60");
         assert_eq!(Sort::of(&rule).to_string(), "token-bucket");
-        for text in ["", "token", "sub-windows", "sub-windows-", "sub-windows-0", "sub-windows-1001", "notes"]
-        {
+        for text in [
+            "",
+            "token",
+            "sub-windows",
+            "sub-windows-",
+            "sub-windows-0",
+            "sub-windows-1001",
+            "notes",
+            "supplied-",
+            "supplied-floating",
+        ] {
             assert_eq!(Sort::parse(text), None, "{text:?}");
         }
     }
