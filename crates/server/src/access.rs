@@ -132,6 +132,12 @@ impl Keyring {
     }
 }
 
+/// The token in the value of an `authorization` field, if there is one.
+pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token.trim_ascii())
+}
+
 impl fmt::Debug for Token {
     /// Without the digest, against which guesses could be tried.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

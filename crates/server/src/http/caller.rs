@@ -2,7 +2,7 @@
 
 use super::refusal::Refusal;
 use super::route::Route;
-use crate::access::{Access, Principal, Scopes};
+use crate::access::{Access, Principal, Scopes, bearer};
 
 /// Returns who the caller of a request is by its authorization field, if it may do what the route needs. A token counts only
 /// where it is needed.
@@ -35,10 +35,4 @@ pub(super) fn principal_of(
 /// Whether a caller that may do what it asks has proven who it is.
 pub(super) fn is_proven(authorization: Option<&[u8]>, access: &Access) -> bool {
     authorization.is_some_and(|value| bearer(value).is_some()) || access.is_certified()
-}
-
-/// The token that was sent, if any. What is no token is as if nothing was sent.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
-    scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token.trim_ascii())
 }

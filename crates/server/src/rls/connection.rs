@@ -25,7 +25,7 @@ use super::health::Health;
 use super::proto::rate_limit_service_server::{RateLimitServiceServer, SERVICE_NAME};
 use super::reflection::Reflection;
 use super::service::Service;
-use crate::access::{Access, Scope, Scopes};
+use crate::access::{Access, Principal, Scope, Scopes, bearer};
 use crate::http::receive::discard;
 use crate::server::body::{BodyBudget, BodyError, GuardedBody, LimitedBody};
 use crate::server::{Activity, Connection};
@@ -112,13 +112,13 @@ impl<S: Store> Routes<S> {
         if let (Some(health), true) = (&self.health, request.uri().path().starts_with(Health::PATH)) {
             return health.clone().answer(request.map(for_tonic)).await;
         }
-        let scopes = match self.scopes(request.headers()) {
-            Ok(scopes) => scopes,
+        let principal = match self.principal(request.headers()) {
+            Ok(principal) => principal,
             Err(status) => return refuse(status, request).await,
         };
         let service = request.uri().path().split('/').nth(1);
         if service == Some(SERVICE_NAME) {
-            request.extensions_mut().insert(scopes);
+            request.extensions_mut().insert(principal);
             let answered = self.rls.clone().call(request.map(for_tonic)).await;
             return answered.unwrap_or_else(|never| match never {});
         }
@@ -133,16 +133,16 @@ impl<S: Store> Routes<S> {
         }
     }
 
-    /// The scopes of a caller, which include [`Scope::Check`].
-    fn scopes(&self, headers: &HeaderMap) -> Result<Scopes, Status> {
+    /// Who the caller is, if it has the scope [`Scope::Check`].
+    fn principal(&self, headers: &HeaderMap) -> Result<Principal, Status> {
         let token = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
-        let scopes = match token {
-            Some(token) => self.access.with_token(token),
-            None => Some(self.access.scopes()),
+        let principal = match token {
+            Some(token) => self.access.principal_with(token),
+            None => Some(self.access.principal()),
         };
-        let is_known = scopes.is_some() && (token.is_some() || scopes != Some(Scopes::NONE));
-        match scopes.filter(|scopes| scopes.has(Scope::Check)) {
-            Some(scopes) => Ok(scopes),
+        let is_known = principal.is_some_and(|principal| token.is_some() || principal.scopes != Scopes::NONE);
+        match principal.filter(|principal| principal.scopes.has(Scope::Check)) {
+            Some(principal) => Ok(principal),
             None if is_known => Err(lacking(Scope::Check)),
             None => Err(Status::unauthenticated(
                 "say who you are: authorization: Bearer TOKEN, or by a certificate",
@@ -162,10 +162,4 @@ fn for_tonic(body: LimitedBody<Incoming>) -> RequestBody {
 async fn refuse(status: Status, request: Request<LimitedBody<Incoming>>) -> Response<Body> {
     discard(request.into_body(), LARGEST_MESSAGE).await;
     status.into_http()
-}
-
-/// The token in the value of `authorization`.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }

@@ -10,11 +10,11 @@ use super::RlsOptions;
 use super::decide::{decide, may_ask};
 use super::proto::rate_limit_service_server::RateLimitService;
 use super::proto::{RateLimitRequest, RateLimitResponse};
-use crate::access::Scopes;
+use crate::access::Principal;
 use crate::engine::{Clerk, Engine};
 use crate::metrics::Meter;
 
-/// Decides about the calls of one connection. Each request carries the [`Scopes`] of its caller as an extension.
+/// Decides about the calls of one connection. Each request carries its [`Principal`] as an extension.
 pub(super) struct Service<S: Store> {
     engine: Engine<S>,
     /// Those that are not in use. With a store in this process one is enough; with others, calls wait at the same time.
@@ -46,11 +46,13 @@ impl<S: Store> RateLimitService for Service<S> {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let scopes = request.extensions().get().copied().unwrap_or(Scopes::NONE);
+        let principal: Option<Principal> = request.extensions().get().copied();
+        let Principal { caller, scopes } = principal.ok_or_else(|| Status::internal("nobody asks"))?;
         let request = request.into_inner();
         may_ask(&request, scopes)?;
         let started = self.meter.now();
         let mut clerk = self.clerk();
+        clerk.set_caller(caller);
         let decided = decide(&mut clerk, &self.time, self.options, &request).await;
         self.return_clerk(clerk);
         self.meter.observe(1, self.meter.now().since(started));
