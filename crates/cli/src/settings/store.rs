@@ -1,6 +1,6 @@
 //! Where counters are kept.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use tollgate_redis::{RedisStore, RedisStoreBuilder};
 
@@ -30,8 +30,14 @@ impl Address {
     pub(crate) fn with_password(&self, password: &str) -> Option<Self> {
         let (scheme, rest) = self.0.split_once("://")?;
         let (user, hosts) = rest.rsplit_once('@').unwrap_or(("", rest));
-        let encoded: String = password.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        (!user.contains(':')).then(|| Self(format!("{scheme}://{user}:{encoded}@{hosts}")))
+        if user.contains(':') {
+            return None;
+        }
+        let mut address = format!("{scheme}://{user}:");
+        for byte in password.bytes() {
+            let _ = write!(address, "%{byte:02X}");
+        }
+        Some(Self(format!("{address}@{hosts}")))
     }
 }
 
@@ -54,7 +60,7 @@ impl Value for Store {
 
     fn expected() -> String {
         "memory; or redis://host:6379, redis+sentinel://host:26379,host:26379/name or redis+cluster://host:7000,host:7001, \
-         with user:password@ before the first host if they ask for it, and rediss for TLS"
+         with user:password@ before the first host if they ask for it (but not in a flag), and rediss for TLS"
             .to_owned()
     }
 

@@ -249,10 +249,10 @@ mod tests {
     async fn a_response_that_is_taken_byte_by_byte_ends_it() {
         let activity = Activity::new(TIMEOUTS);
         let connection = async {
-            let _quick = activity.respond();
+            let quick = activity.respond();
             sleep(9).await;
             let slow = activity.respond();
-            drop(_quick);
+            drop(quick);
             for _ in 0..20 {
                 sleep(1).await;
                 activity.has_read();
