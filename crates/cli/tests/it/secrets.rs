@@ -10,7 +10,7 @@ use crate::support::{Service, ask, ended, policy, run, tollgate, until};
 
 const SECRET: &str = "hunter2";
 
-/// What the command prints when it is given these arguments and this TOLLGATE_STORE.
+/// What the command prints when it is given these arguments and this `TOLLGATE_STORE`.
 fn printed(arguments: &[&str], store: Option<&str>) -> (i32, String) {
     let mut command = tollgate();
     command.args(arguments).envs(store.map(|store| ("TOLLGATE_STORE", store)));
