@@ -21,7 +21,7 @@ const POLICY: &str = "domain = \"web\"\n\
     [limit.per-ip]\nkey = \"ip\"\nrate = [\"10/s burst 20\", \"1000/h\"]\nlabel = \"ip\"\n\
     [limit.per-path]\nkey = [\"ip\", \"path\"]\nrate = \"3/min\"\nalgorithm = \"fixed-window\"\ncount_refused = true\n\
     [limit.bytes]\nkey = \"path\"\nrate = \"100/min\"\ncost = \"bytes\"\nmode = \"shadow\"\n\
-    [limit.free]\nwhen = { user = \"free\" }\nrate = \"unlimited\"\n";
+    [limit.free]\nmatch = { user = \"free\" }\nrate = \"unlimited\"\n";
 
 thread_local! {
     static RUNTIME: Runtime = Builder::new_current_thread().build().expect("a runtime");

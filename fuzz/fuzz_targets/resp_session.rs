@@ -1,7 +1,8 @@
 //! Runs whole sessions of the Redis protocol over arbitrary bytes. Each command gets one well-formed reply, and the replies do
 //! not depend on how the bytes are split.
 //!
-//! The first byte chooses how the bytes are split, and whether clients must authenticate; the token is `token`.
+//! The first byte chooses how the bytes are split, and whether clients must authenticate; the token is `token`. The second one
+//! chooses how often the rest is sent, so that pipelines can be longer than every buffer.
 #![no_main]
 
 use std::io;
@@ -21,6 +22,8 @@ use tollgate_server::{Engine, Keyring, Keys, Origin, Scope, Scopes};
 
 const POLICY: &str = "[limit.per-ip]\nkey = \"ip\"\nrate = [\"10/s burst 20\", \"1000/h\"]\n\
     [limit.bytes]\nkey = [\"ip\", \"path\"]\nrate = \"100/min\"\ncost = \"bytes\"\nmode = \"shadow\"\n";
+/// Second bytes up to this one send the rest once.
+const MOST_ONCE: u8 = 200;
 /// The most that a reply may be nested: a list of maps of lists.
 const DEEPEST: usize = 4;
 
@@ -75,7 +78,8 @@ fn replies(sent: &[u8], piece: usize, keys: &Keys) -> Vec<u8> {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let Some((choice, sent)) = input.split_first() else { return };
+    let [choice, repeats, sent @ ..] = input else { return };
+    let sent = &sent.repeat(1 + 8 * usize::from(repeats.saturating_sub(MOST_ONCE)));
     let keyring = match choice % 3 {
         0 => Keyring::open(),
         1 => Keyring::new().token("ops", b"token", Scopes::ALL),
