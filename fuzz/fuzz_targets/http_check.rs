@@ -41,7 +41,10 @@ impl Site {
     }
 
     fn post(&mut self, path: &str, body: &[u8]) -> (u16, Value) {
-        let request = Request::post(path).body(Bytes::copy_from_slice(body)).expect("a request");
+        let request = Request::post(path)
+            .header("content-type", "application/json")
+            .body(Bytes::copy_from_slice(body))
+            .expect("a request");
         let answer = self.runtime.block_on(self.api.answer(&mut self.clerk, request));
         let status = answer.status().as_u16();
         (status, serde_json::from_slice(answer.body()).expect("an answer is JSON"))

@@ -49,11 +49,13 @@ mod request;
 mod session;
 mod throttle;
 
+use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate::store::Store;
 
 pub use check::MAX_FIELDS;
@@ -62,9 +64,10 @@ pub use request::{
 };
 pub use session::MAX_KEY_BYTES;
 
-use crate::access::Scopes;
+use crate::access::{Access, Keys, Scopes};
+use crate::engine::Clerk;
 use crate::metrics::{Meter, Metrics};
-use crate::server::{Connection, Protocol, Timeouts};
+use crate::server::{Activity, Connection, Protocol, Stop, Timeouts, Vigil};
 use connection::Talk;
 use patience::Patience;
 use session::Session;
@@ -142,6 +145,62 @@ impl Resp {
         self.patience.slow = span;
         self
     }
+
+    /// Serves one client over a stream in this process, until the stream or the session ends. `keys` holds the tokens that
+    /// the client may authenticate with.
+    ///
+    /// # Panics
+    /// If called outside of a tokio runtime with its time driver.
+    ///
+    /// # Cancel safety
+    /// Tokens that were taken before the future is dropped stay taken. Replies that were not sent are lost.
+    ///
+    /// # Examples
+    /// ```
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    /// use tollgate::store::MemoryStore;
+    /// use tollgate_policy::Policy;
+    /// use tollgate_server::resp::Resp;
+    /// use tollgate_server::{Engine, Keyring, Keys, Origin};
+    ///
+    /// let policy = Policy::parse("limits.toml", "[limit.per-ip]\nkey = \"ip\"\nrate = \"2/min\"\n")?;
+    /// let clerk = Engine::new(MemoryStore::new(), policy, Origin::default()).clerk();
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// # runtime.block_on(async {
+    /// let (mut client, server) = tokio::io::duplex(1024);
+    /// client.write_all(b"TG.ALLOW alice 1/h\r\nTG.ALLOW alice 1/h\r\nQUIT\r\n").await?;
+    /// Resp::new().serve_connection(server, clerk, Keys::new(Keyring::open())).await;
+    /// let mut replies = String::new();
+    /// client.read_to_string(&mut replies).await?;
+    /// assert_eq!(replies, ":1\r\n:0\r\n+OK\r\n");
+    /// # Ok::<_, std::io::Error>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn serve_connection<T, S>(&self, stream: T, clerk: Clerk<S>, keys: Keys)
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+        S: Store,
+    {
+        let session = self.session(Access::new(keys, None, Ipv4Addr::LOCALHOST.into()));
+        let activity = Activity::new(self.timeouts());
+        self.talk(stream, clerk, session, Vigil::default()).serve(Stop::never(), activity).await;
+    }
+
+    fn session(&self, access: Access) -> Session {
+        Session::new(self.connections.fetch_add(1, Ordering::Relaxed) + 1, access.within(self.scopes))
+    }
+
+    fn talk<T, S>(&self, stream: T, clerk: Clerk<S>, session: Session, vigil: Vigil) -> Talk<T, S>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+        S: Store,
+    {
+        Talk::new(stream, clerk, session, Arc::clone(&self.meter), vigil, self.patience)
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        Timeouts { read: self.patience.idle, write: self.patience.slow }
+    }
 }
 
 impl Default for Resp {
@@ -157,14 +216,11 @@ impl<S: Store> Protocol<S> for Resp {
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {
         let Connection { stream, access, clerk, stop, vigil, activity, .. } = connection;
-        let session =
-            Session::new(self.connections.fetch_add(1, Ordering::Relaxed) + 1, access.within(self.scopes));
-        let meter = Arc::clone(&self.meter);
-        Box::pin(Talk::new(stream, clerk, session, meter, vigil, self.patience).serve(stop, activity))
+        Box::pin(self.talk(stream, clerk, self.session(access), vigil).serve(stop, activity))
     }
 
     fn timeouts(&self) -> Timeouts {
-        Timeouts { read: self.patience.idle, write: self.patience.slow }
+        self.timeouts()
     }
 
     fn full(&self) -> &'static [u8] {

@@ -39,6 +39,7 @@ use std::sync::Arc;
 
 use tollgate::store::Store;
 
+pub use decide::should_rate_limit;
 pub(crate) use json::answer_json;
 pub use json::{healthcheck, should_rate_limit_json};
 

@@ -83,6 +83,11 @@ impl Stop {
         Self { token }
     }
 
+    /// Never tells anything.
+    pub(crate) fn never() -> Self {
+        Self { token: CancellationToken::new() }
+    }
+
     /// Waits until no more should be begun.
     pub async fn wait(&self) {
         self.token.cancelled().await;

@@ -54,8 +54,9 @@ impl Keyring {
     /// ```
     pub fn parse(text: &str) -> Result<Self, KeyringError> {
         let table = DeTable::parse(text).map_err(|error| {
-            let place = error.span().map_or(String::new(), |span| place(text, span.start) + ": ");
-            KeyringError(format!("{place}{}", error.message()))
+            // The parser gives no place for a dotted key of too many parts.
+            let start = error.span().map_or(0, |span| span.start);
+            KeyringError(format!("{}: {}", place(text, start), error.message()))
         })?;
         let mut reader = Reader { text, keyring: Self::new(), mistakes: Vec::new() };
         reader.file(table.get_ref());
@@ -186,6 +187,8 @@ impl Reader<'_> {
     }
 
     fn mistake(&mut self, span: Range<usize>, message: &str) {
+        // A name may contain control characters, which a terminal would obey.
+        let message = message.replace(char::is_control, "\u{fffd}");
         self.mistakes.push(format!("{}: {message}", place(self.text, span.start)));
     }
 }
@@ -282,6 +285,27 @@ mod tests {
         ] {
             let told = format!("{0} {0:?}", Keyring::parse(&text).unwrap_err());
             assert!(!told.contains("hunter2"), "{text}\n{told}");
+        }
+    }
+
+    #[test]
+    fn parse_gives_every_syntax_error_a_place() {
+        let nested = "a.".repeat(1_000) + "b = 1\n";
+        for (text, place) in [("[token.a]\nsecret = x\n", "2:10: "), (nested.as_str(), "1:1: ")] {
+            let message = Keyring::parse(text).unwrap_err().to_string();
+            assert!(message.starts_with(place) && message.len() > place.len(), "{message}");
+        }
+    }
+
+    #[test]
+    fn parse_shows_no_control_characters() {
+        let text = "[token.\"a\\nb\"]\nsecret = 1\n[certificate.\"\\u001b[2J\"]\ndns = \"g\"\n";
+        let message = Keyring::parse(text).unwrap_err().to_string();
+        for expected in [
+            "2:10: token.a\u{fffd}b.secret: this must be text, in quotation marks",
+            "3:1: certificate.\u{fffd}[2J: give its scopes, such as scopes = [\"check\"]",
+        ] {
+            assert!(message.lines().any(|line| line == expected), "{expected}\n\nis not in\n\n{message}");
         }
     }
 

@@ -18,6 +18,45 @@ use crate::engine::{Ask, AskError, Basis, Clerk, Finding, Opened, Ruling, Subjec
 /// The domain of limits that callers bring along.
 const BROUGHT: crate::engine::Family = crate::engine::Family::new("@envoy");
 
+/// Decides a `RateLimitRequest` of a caller that has every scope.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if the request is malformed, and `UNAVAILABLE` if the store is unavailable and a limit then denies.
+///
+/// # Cancel safety
+/// Tokens that were taken before the future is dropped stay taken.
+///
+/// # Examples
+/// ```
+/// use tollgate::store::MemoryStore;
+/// use tollgate_policy::Policy;
+/// use tollgate_server::rls::proto::{Code, Entry, RateLimitDescriptor, RateLimitRequest};
+/// use tollgate_server::rls::{RlsOptions, should_rate_limit};
+/// use tollgate_server::{Engine, Origin};
+///
+/// let policy = Policy::parse("limits.toml", "domain = \"web\"\n[limit.per-ip]\nkey = \"ip\"\nrate = \"1/h\"\n")?;
+/// let mut clerk = Engine::new(MemoryStore::new(), policy, Origin::default()).clerk();
+/// let entries = vec![Entry { key: "ip".into(), value: "10.0.0.7".into() }];
+/// let descriptors = vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }];
+/// let request = RateLimitRequest { domain: "web".into(), descriptors, hits_addend: 1 };
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// for code in [Code::Ok, Code::OverLimit] {
+///     let response = should_rate_limit(&mut clerk, RlsOptions::default(), &request).await?;
+///     assert_eq!(response.overall_code(), code);
+/// }
+/// # Ok::<_, Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub async fn should_rate_limit<S: Store>(
+    clerk: &mut Clerk<S>,
+    options: RlsOptions,
+    request: &RateLimitRequest,
+) -> Result<RateLimitResponse, Status> {
+    let time = clerk.engine().time().clone();
+    decide(clerk, &time, options, request).await
+}
+
 /// Decides about a call.
 ///
 /// # Errors
