@@ -1,7 +1,5 @@
 //! The command as a process of its own.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 pub(crate) mod certificates;
 pub(crate) mod grpc;
 

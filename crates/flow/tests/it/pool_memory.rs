@@ -1,4 +1,4 @@
-//! Ten million jobs in flat memory.
+//! Ten million jobs in flat memory. Measures the memory of the process, so run it under nextest, which gives each test one of its own.
 
 use tollgate_flow::{Fault, Pool};
 

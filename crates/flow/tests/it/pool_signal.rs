@@ -1,4 +1,4 @@
-//! Signals end a run: in a process of its own, since they are the process's.
+//! Signals end a run. They are sent to the process, so run this under nextest, which gives each test one of its own.
 #![cfg(all(unix, feature = "signal"))]
 
 use std::process::Command;

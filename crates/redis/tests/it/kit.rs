@@ -1,5 +1,4 @@
 //! What the tests share.
-#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::ops::Range;
 use std::time::Duration;

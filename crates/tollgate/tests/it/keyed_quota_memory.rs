@@ -1,4 +1,5 @@
-//! Changes of quota that no call comes after. Alone in its file: it looks at the memory of the process.
+//! Changes of quota that no call comes after. Measures the memory of the process, so run it under nextest, which gives each test one of
+//! its own.
 #![cfg(target_os = "linux")]
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What a million keys took goes back to the system when they are idle. Alone in its file, and so in its process: it looks at
-//! the memory of all of it.
+//! What a million keys took goes back to the system when they are idle. Measures the memory of the process, so run it under nextest,
+//! which gives each test one of its own.
 #![cfg(target_os = "linux")]
 
 use std::time::Duration;
