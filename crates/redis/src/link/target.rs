@@ -247,7 +247,7 @@ mod tests {
     fn what_is_wrong_is_said_without_the_password() {
         let cases = [
             ("localhost:6379", "it has no scheme"),
-            ("redis+cloud://:secret@x", "no +cloud"),
+            ("redis+cloud://:secret@x", "after a + there may be cluster or sentinel"),
             ("redis+sentinel://:secret@a:1", "the name of the service"),
             ("redis://:secret@", "wants a host"),
             ("redis+cluster://:secret@", "needs a host"),
