@@ -1,6 +1,7 @@
 //! Who is asking for what.
 
-use std::fmt;
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use smallvec::SmallVec;
@@ -10,6 +11,29 @@ pub const DEFAULT_DOMAIN: &str = "default";
 
 /// A field of a descriptor.
 pub type Field<'a> = (&'a str, &'a [u8]);
+
+/// Shows a value as text: bytes that are not UTF-8 are escaped.
+///
+/// # Examples
+/// ```
+/// use tollgate_policy::escaped;
+///
+/// assert_eq!(escaped("/caf\u{e9}".as_bytes()), "/caf\u{e9}");
+/// assert_eq!(escaped(b"/caf\xe9"), r"/caf\xe9");
+/// ```
+pub fn escaped(value: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(value) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(value.len() + 3);
+    for chunk in value.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    Cow::Owned(text)
+}
 
 /// Who is asking for what: a domain and some fields, such as `ip`, `path` or `tenant`.
 ///

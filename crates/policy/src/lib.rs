@@ -125,7 +125,7 @@ mod yaml;
 
 pub use choice::{IfStoreFails, Mode};
 pub use condition::{Condition, Test};
-pub use descriptor::{DEFAULT_DOMAIN, Descriptor, DescriptorBuf, DescriptorError, Field};
+pub use descriptor::{DEFAULT_DOMAIN, Descriptor, DescriptorBuf, DescriptorError, Field, escaped};
 pub use draft::{Draft, DraftLimit, Override, Reference};
 pub use entries::Entry;
 pub use explain::{ConditionExplained, Explanation, LimitExplained, Outcome};

@@ -10,7 +10,7 @@ use tollgate_core::{Kind, Quota};
 
 use crate::choice::{IfStoreFails, Mode};
 use crate::condition::Condition;
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Descriptor, escaped};
 use crate::draft::DraftLimit;
 use crate::entries::{self, Entry, write_entry};
 use crate::matcher::{Asked, FieldId};
@@ -212,7 +212,7 @@ impl Limit {
                 Some(field) if entry.in_metrics || self.draft.detailed_metric => {
                     let mut text = Vec::new();
                     write_entry(field, &mut text);
-                    name.push_str(&String::from_utf8_lossy(&text));
+                    name.push_str(&escaped(&text));
                 }
                 _ => name.push_str(&entry.text),
             }

@@ -92,13 +92,13 @@ impl<S: Store> Engine<S> {
 
     /// An engine that takes no more memory beside its store than its options allow.
     pub fn with_options(store: S, policy: Policy, origin: Origin, options: EngineOptions) -> Self {
-        let EngineOptions { time, fallback, hold_bytes } = options;
+        let EngineOptions { time, fallback, hold_bytes, holds_per_caller } = options;
         let mut tallies = Tallies::default();
         let loaded = Loaded::new(policy, &store, &mut tallies);
         let shared = Shared {
             current: Arc::new(ArcSwap::from_pointee(loaded)),
             fallback: Fallback::new(fallback),
-            permits: Permits::new(time.clone(), hold_bytes),
+            permits: Permits::new(time.clone(), hold_bytes, holds_per_caller),
             tallies: Mutex::new(tallies),
             status: Mutex::new(PolicyStatus::new(origin, time.utc())),
             time,

@@ -54,14 +54,14 @@ pub(super) fn open<S: Store>(
     let mut opening = Opening {
         server,
         tls: guard.tls(),
-        limits: connection_limits(settings, files::connections(settings)),
+        limits: connection_limits(settings, files::connections(settings), settings.max_connections_per_address),
         doors: Vec::new(),
     };
     opening.listen("http", http.address, HttpProtocol::new(api(FOR_SERVICES).rls(envoy)))?;
     opening.listen("grpc", grpc.address, rls)?;
     opening.listen("resp", resp.address, redis)?;
     // Connections of its own: however many clients the others have, an administrator gets in.
-    opening.limits = connection_limits(settings, admin.max_connections.get());
+    opening.limits = connection_limits(settings, admin.max_connections.get(), None);
     opening.listen("admin", admin.address, HttpProtocol::new(api(FOR_ADMINISTRATORS)))?;
     Ok(opening.doors)
 }
@@ -118,12 +118,15 @@ fn limits(http: &Http) -> HttpLimits {
     limits
 }
 
-/// The limits of a listener that may have so many connections; one address gets a quarter of them unless the settings say otherwise.
-fn connection_limits(settings: &Settings, total: usize) -> ConnectionLimits {
+/// The limits of a listener that may have so many connections; one address gets a quarter of them unless it is given its own number.
+fn connection_limits(
+    settings: &Settings,
+    total: usize,
+    per_address: Option<Count<1, 1_000_000>>,
+) -> ConnectionLimits {
     let mut limits = ConnectionLimits::default();
     limits.total = total;
-    let per_address = settings.max_connections_per_address.map(Count::get);
-    limits.per_address = per_address.unwrap_or(total.div_ceil(4));
+    limits.per_address = per_address.map_or(total.div_ceil(4), Count::get);
     limits.first_request_timeout = settings.first_request_timeout;
     limits
 }
@@ -137,6 +140,7 @@ mod tests {
     fn the_defaults_are_those_of_the_library() {
         let settings = resolve(&Given::default()).unwrap().settings;
         assert_eq!(limits(&settings.http), HttpLimits::default());
-        assert_eq!(connection_limits(&settings, settings.max_connections.get()), ConnectionLimits::default());
+        let limits = connection_limits(&settings, settings.max_connections.get(), None);
+        assert_eq!(limits, ConnectionLimits::default());
     }
 }

@@ -39,6 +39,7 @@ pub(super) fn options_without_store(memory: &Memory) -> EngineOptions {
 }
 
 fn with_holds(options: EngineOptions, memory: &Memory) -> EngineOptions {
+    let options = options.holds_per_caller(memory.holds_per_caller.get());
     match memory.max_bytes {
         Some(size) => options.hold_bytes((size.bytes() / HOLDS) as u64),
         None => options,

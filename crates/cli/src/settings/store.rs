@@ -29,15 +29,19 @@ impl Address {
     /// The same address with a password, unless it has one already.
     pub(crate) fn with_password(&self, password: &str) -> Option<Self> {
         let (scheme, rest) = self.0.split_once("://")?;
-        let (user, hosts) = rest.rsplit_once('@').unwrap_or(("", rest));
-        if user.contains(':') {
+        if has_password(&self.0) {
             return None;
         }
-        let mut address = format!("{scheme}://{user}:");
+        let mut encoded = String::new();
         for byte in password.bytes() {
-            let _ = write!(address, "%{byte:02X}");
+            let _ = write!(encoded, "%{byte:02X}");
         }
-        Some(Self(format!("{address}@{hosts}")))
+        if matches!(scheme, "unix" | "redis+unix" | "valkey+unix") {
+            let separator = if rest.contains('?') { '&' } else { '?' };
+            return Some(Self(format!("{}{separator}pass={encoded}", self.0)));
+        }
+        let (user, hosts) = rest.rsplit_once('@').unwrap_or(("", rest));
+        Some(Self(format!("{scheme}://{user}:{encoded}@{hosts}")))
     }
 }
 
@@ -50,7 +54,9 @@ impl fmt::Debug for Address {
 /// Whether an address of a store, right or wrong, seems to hold a password.
 pub(crate) fn has_password(text: &str) -> bool {
     let user = text.rsplit_once('@').map_or("", |(user, _)| user);
-    user.split_once("://").map_or(user, |(_, user)| user).contains(':')
+    let query = text.split_once('?').map_or("", |(_, query)| query);
+    let in_query = query.split('&').any(|part| part.starts_with("pass="));
+    in_query || user.split_once("://").map_or(user, |(_, user)| user).contains(':')
 }
 
 const MEMORY: &str = "memory";
@@ -142,15 +148,18 @@ mod tests {
             with("redis+cluster://ann@a:1,b:2").as_deref(),
             Some("redis+cluster://ann:%70%40%3A%2F@a:1,b:2")
         );
+        assert_eq!(with("redis+unix:///s").as_deref(), Some("redis+unix:///s?pass=%70%40%3A%2F"));
+        assert_eq!(with("redis+unix:///s?db=1").as_deref(), Some("redis+unix:///s?db=1&pass=%70%40%3A%2F"));
         assert_eq!(with("redis://ann:other@host"), None);
+        assert_eq!(with("redis+unix:///s?pass=other"), None);
     }
 
     #[test]
-    fn has_password_looks_before_the_host() {
-        for text in ["redis://:a@h", "redis://u:a@h:1", "redis//u:a@h", "u:a@h"] {
+    fn has_password_looks_before_the_host_and_in_the_query() {
+        for text in ["redis://:a@h", "redis://u:a@h:1", "redis//u:a@h", "u:a@h", "redis+unix:///s?db=1&pass=a"] {
             assert!(has_password(text), "{text}");
         }
-        for text in ["redis://h:1", "redis://u@h:1", "memory"] {
+        for text in ["redis://h:1", "redis://u@h:1", "redis+unix:///s?db=1", "memory"] {
             assert!(!has_password(text), "{text}");
         }
     }

@@ -106,6 +106,7 @@ pub(crate) struct Memory {
     pub(crate) max_keys: Option<Count<1, 1_000_000_000_000>>,
     pub(crate) max_bytes: Option<Size>,
     pub(crate) at_cap: OneOf<AtCap>,
+    pub(crate) holds_per_caller: Count<1, 1_000_000>,
     pub(crate) names: Count<0, 1_000_000>,
     pub(crate) sweep_every: Option<Duration>,
 }
@@ -341,6 +342,12 @@ fn store() -> Vec<Setting> {
             "evict",
             "What happens to new keys when the memory is full: evict forgets whoever has used the least, refuse refuses them",
             |to| &mut to.memory.at_cap,
+        ),
+        of(
+            "memory.holds_per_caller",
+            "10000",
+            "Maximum number of permits that one caller can hold at once; a caller is a token, a certificate or an address",
+            |to| &mut to.memory.holds_per_caller,
         ),
         of(
             "memory.names",

@@ -3,7 +3,7 @@
 use super::{ConditionExplained, LimitExplained, Outcome};
 use crate::compute::Worlds;
 use crate::condition::Condition;
-use crate::descriptor::Field;
+use crate::descriptor::{Field, escaped};
 use crate::entries::write_entry;
 use crate::expression;
 use crate::limit::{Cost, Limit};
@@ -153,5 +153,5 @@ fn fits(text: &str, entry: &Field<'_>) -> bool {
 }
 
 fn shown(value: &[u8]) -> String {
-    String::from_utf8_lossy(value).into_owned()
+    escaped(value).into_owned()
 }

@@ -8,7 +8,7 @@ use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::{Context, Env, ExecutionError, Program, Value};
 
 use super::{Expression, Outcome};
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Descriptor, escaped};
 use crate::draft::DraftLimit;
 
 /// An expression that was read.
@@ -145,7 +145,7 @@ impl World {
 fn fields(descriptor: &Descriptor<'_>) -> Value {
     let mut map: HashMap<&str, String> = HashMap::with_capacity(descriptor.fields().len());
     for (name, value) in descriptor.fields() {
-        map.entry(name).or_insert_with(|| String::from_utf8_lossy(value).into_owned());
+        map.entry(name).or_insert_with(|| escaped(value).into_owned());
     }
     map.into()
 }

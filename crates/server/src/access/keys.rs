@@ -78,6 +78,11 @@ impl Access {
         self.certified(&self.keys.keyring.load()) != Scopes::NONE
     }
 
+    /// Whether the caller has shown a certificate that is trusted.
+    pub fn has_certificate(&self) -> bool {
+        self.certificate.is_some()
+    }
+
     /// Who the caller is without a token, and what it may do.
     pub fn principal(&self) -> Principal {
         Principal { caller: self.caller, scopes: self.scopes() }

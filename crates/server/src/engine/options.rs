@@ -25,12 +25,14 @@ pub struct EngineOptions {
     pub(super) time: Time,
     pub(super) fallback: MemoryStore,
     pub(super) hold_bytes: u64,
+    pub(super) holds_per_caller: usize,
 }
 
 impl EngineOptions {
     /// Real time, and memory without bounds.
     pub fn new() -> Self {
-        Self { time: Time::of(MonotonicClock::new()), fallback: MemoryStore::new(), hold_bytes: u64::MAX }
+        let (time, fallback) = (Time::of(MonotonicClock::new()), MemoryStore::new());
+        Self { time, fallback, hold_bytes: u64::MAX, holds_per_caller: 10_000 }
     }
 
     /// Uses another time. Decisions go by the store's own clock.
@@ -46,6 +48,11 @@ impl EngineOptions {
     /// Lets the permits that are held take at most about so many bytes; one caller can have a quarter of them.
     pub fn hold_bytes(self, bytes: u64) -> Self {
         Self { hold_bytes: bytes, ..self }
+    }
+
+    /// Lets one caller hold at most so many permits at once: 10 000 unless said otherwise.
+    pub fn holds_per_caller(self, holds: usize) -> Self {
+        Self { holds_per_caller: holds, ..self }
     }
 }
 

@@ -19,8 +19,6 @@ use crate::access::Caller;
 
 /// How many permits can be held at once.
 const MOST: usize = 1_000_000;
-/// How many of them one caller can hold.
-const MOST_OF_CALLER: usize = 10_000;
 /// What part of the memory for permits one caller can have: a quarter.
 const CALLERS: u64 = 4;
 
@@ -36,6 +34,7 @@ pub struct PermitIdError;
 pub(super) struct Permits<S: Store> {
     time: Time,
     most_bytes: u64,
+    most_of_caller: usize,
     inner: Mutex<Inner<S>>,
 }
 
@@ -96,11 +95,11 @@ impl<S: Store> Held<S> {
 }
 
 impl<S: Store> Permits<S> {
-    /// Permits that take at most so many bytes.
-    pub(super) fn new(time: Time, most_bytes: u64) -> Self {
+    /// Permits that take at most so many bytes, and of which each caller holds at most so many.
+    pub(super) fn new(time: Time, most_bytes: u64, most_of_caller: usize) -> Self {
         let (held, of_caller) = (HashMap::default(), HashMap::default());
         let inner = Inner { held, ends: BTreeSet::new(), of_caller, of_all: Load::default() };
-        Self { time, most_bytes, inner: Mutex::new(inner) }
+        Self { time, most_bytes, most_of_caller, inner: Mutex::new(inner) }
     }
 
     /// Keeps room for what a caller is about to take of so many limits.
@@ -113,8 +112,8 @@ impl<S: Store> Permits<S> {
         let bytes = bytes_of::<S>(hits);
         let of_caller = inner.of_caller.get(&caller).copied().unwrap_or_default();
         let refused = |bound, most| Err(AskError::TooManyHeld { bound, most });
-        if of_caller.permits >= MOST_OF_CALLER {
-            return refused(HoldBound::Caller, MOST_OF_CALLER as u64);
+        if of_caller.permits >= self.most_of_caller {
+            return refused(HoldBound::Caller, self.most_of_caller as u64);
         }
         if inner.of_all.permits >= MOST {
             return refused(HoldBound::All, MOST as u64);

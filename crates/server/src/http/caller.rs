@@ -32,7 +32,7 @@ pub(super) fn principal_of(
     Err(Refusal::who("Bearer", detail))
 }
 
-/// Whether a caller that may do what it asks has proven who it is.
+/// Whether a caller that may do what it asks has proven who it is, by a token or by a certificate.
 pub(super) fn is_proven(authorization: Option<&[u8]>, access: &Access) -> bool {
-    authorization.is_some_and(|value| bearer(value).is_some()) || access.is_certified()
+    authorization.is_some_and(|value| bearer(value).is_some()) || access.has_certificate()
 }

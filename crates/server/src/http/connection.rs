@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -19,6 +19,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::OwnedSemaphorePermit;
 use tollgate::store::Store;
 use tollgate_flow::Time;
 use tollgate_flow::fault::catch;
@@ -27,7 +28,6 @@ use super::api::{Asked, HttpApi};
 use super::caller::{is_proven, principal_of};
 use super::express;
 use super::hosts::{host_of, same_origin, unknown_host};
-use super::limits::HttpLimits;
 use super::receive::{Unreceived, discard, receive};
 use super::refusal::Refusal;
 use super::route::Route;
@@ -75,7 +75,7 @@ enum First<T> {
 }
 
 async fn first<F: Future>(reading: F, watch: &Watch) -> First<F::Output> {
-    let mut reading = std::pin::pin!(reading);
+    let mut reading = pin!(reading);
     poll_fn(|context| match watch.alarm(context) {
         None => reading.as_mut().poll(context).map(First::Known),
         Some(Alarm::Late(Phase::Head)) => Poll::Ready(First::Late),
@@ -112,7 +112,7 @@ async fn serve_http2<S: Store>(io: Watched, desk: &Rc<Desk<S>>, watch: &Watch) {
     builder.initial_connection_window_size(window);
     let desk = Rc::clone(desk);
     let service = service_fn(move |request| Rc::clone(&desk).serve(request));
-    let connection = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
+    let connection = pin!(builder.serve_connection(TokioIo::new(io), service));
     let _ = attend(connection, http2::Connection::graceful_shutdown, watch).await;
 }
 
@@ -211,7 +211,8 @@ impl<S: Store> Desk<S> {
     ) -> Result<Response<GuardedBody<Full<Bytes>>>, Infallible> {
         let _busy = Busy::new(&self);
         let (head, body) = request.into_parts();
-        let answer = match catch(self.answer(&head, body)).await {
+        let mut room = None;
+        let answer = match catch(self.answer(&head, body, &mut room)).await {
             Ok(answer) => answer,
             Err(fault) => Err(Refusal::fault(&fault.with("path", head.uri.path()))),
         };
@@ -221,21 +222,52 @@ impl<S: Store> Desk<S> {
         } else if self.stop.is_due() {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let guard = Some(self.activity.respond());
-        Ok(answer.map(|body| GuardedBody { body: Full::new(body), _guard: guard }))
+        let guard = self.activity.respond();
+        Ok(answer.map(|body| GuardedBody::new(Full::new(body), guard, room)))
     }
 
-    async fn answer(&self, head: &Parts, body: Incoming) -> Result<Response<Bytes>, Refusal> {
+    async fn answer(
+        &self,
+        head: &Parts,
+        body: Incoming,
+        room: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<Response<Bytes>, Refusal> {
+        let most = self.api.limited_to().body_bytes;
         let (route, principal) = match self.admit(head) {
             Ok(admitted) => admitted,
             Err(refusal) => {
-                self.discard(head, body).await;
+                // Over HTTP/2 the answer could get lost if the rest were not read.
+                if head.version == Version::HTTP_2 {
+                    discard(&mut self.bodies.limit(body, most), most).await;
+                }
                 return Err(refusal);
             }
         };
-        let body = if route.is_post() { self.receive(head, body).await? } else { Bytes::new() };
+        if !route.is_post() {
+            return self.reply(route, head, &[], principal).await;
+        }
+        if head.version != Version::HTTP_2 {
+            let body = self.receive_http1(body).await?;
+            return self.reply(route, head, &body, principal).await;
+        }
+        // It keeps its part of the budget until the request is answered.
+        let mut body = self.bodies.limit(body, most);
+        let received = receive(&mut body, most).await.map_err(|why| self.unreceived(why))?;
+        self.activity.answered();
+        *room = Some(self.bodies.response(received.len()).await);
+        self.reply(route, head, &received, principal).await
+    }
+
+    async fn reply(
+        &self,
+        route: Route,
+        head: &Parts,
+        body: &[u8],
+        principal: Principal,
+    ) -> Result<Response<Bytes>, Refusal> {
+        self.activity.answered();
         let mut clerk = self.clerk();
-        let asked = Asked { head, body: &body, principal, is_draining: self.stop.is_due() };
+        let asked = Asked { head, body, principal, is_draining: self.stop.is_due() };
         let answer = self.api.reply(route, &mut clerk, asked).await;
         self.return_clerk(clerk);
         answer
@@ -268,13 +300,6 @@ impl<S: Store> Desk<S> {
         is_proven(authorization, &self.access) || route.is_probe()
     }
 
-    /// Reads what is refused anyway, where the answer could get lost otherwise.
-    async fn discard(&self, head: &Parts, body: Incoming) {
-        if head.version == Version::HTTP_2 {
-            discard(self.bodies.limit(body), self.api.limited_to().body_bytes).await;
-        }
-    }
-
     pub(super) fn clerk(&self) -> Clerk<S> {
         let clerk = self.clerks.borrow_mut().pop();
         clerk.unwrap_or_else(|| self.engine.clerk())
@@ -284,36 +309,31 @@ impl<S: Store> Desk<S> {
         self.clerks.borrow_mut().push(clerk);
     }
 
-    async fn receive(&self, head: &Parts, body: Incoming) -> Result<Bytes, Refusal> {
-        let limits = self.api.limited_to();
-        if head.version == Version::HTTP_2 {
-            let received = receive(self.bodies.limit(body), limits.body_bytes).await;
-            return received.map_err(|why| unreceived(why, limits));
-        }
+    async fn receive_http1(&self, body: Incoming) -> Result<Bytes, Refusal> {
         self.watch.enter(Phase::Body);
-        let mut receiving = std::pin::pin!(receive(body, limits.body_bytes));
+        let mut receiving = pin!(receive(body, self.api.limited_to().body_bytes));
         let body = poll_fn(|context| match receiving.as_mut().poll(context) {
             Poll::Pending if self.watch.is_body_late() => Poll::Ready(Err(late_body())),
-            poll => poll.map_err(|why| unreceived(why, limits)),
+            poll => poll.map_err(|why| self.unreceived(why)),
         });
         let body = body.await;
         self.watch.enter(Phase::Busy);
         body
     }
-}
 
-fn unreceived(why: Unreceived, limits: &HttpLimits) -> Refusal {
-    match why {
-        Unreceived::TooLarge => {
-            let detail =
-                format!("the body has more than {} bytes; send several smaller ones", limits.body_bytes);
-            Refusal::last(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    fn unreceived(&self, why: Unreceived) -> Refusal {
+        let most = self.api.limited_to().body_bytes;
+        match why {
+            Unreceived::TooLarge => {
+                let detail = format!("the body has more than {most} bytes; send several smaller ones");
+                Refusal::last(StatusCode::PAYLOAD_TOO_LARGE, detail)
+            }
+            Unreceived::TimedOut => late_body(),
+            Unreceived::CutShort => Refusal::last(
+                StatusCode::BAD_REQUEST,
+                "the body ended before it was complete, or was not sent as HTTP says",
+            ),
         }
-        Unreceived::TimedOut => late_body(),
-        Unreceived::CutShort => Refusal::last(
-            StatusCode::BAD_REQUEST,
-            "the body ended before it was complete, or was not sent as HTTP says",
-        ),
     }
 }
 

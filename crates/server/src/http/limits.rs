@@ -39,7 +39,7 @@ pub struct HttpLimits {
     pub idle_timeout: Duration,
     /// Without the peer taking a byte of a response, and for a response as a whole: 10 s. Then the connection is closed.
     pub write_timeout: Duration,
-    /// Bytes that the unfinished request bodies of an HTTP/2 connection hold together: 2 MiB. More wait until others are finished.
+    /// Bytes that the request bodies of an HTTP/2 connection hold together: 2 MiB. More wait until others are answered.
     pub connection_body_bytes: usize,
     /// HTTP/2: requests at once on one connection: 256.
     pub streams: u32,
@@ -53,7 +53,7 @@ impl HttpLimits {
     }
 
     pub(crate) fn body_budget(&self) -> BodyBudget {
-        BodyBudget::new(self.connection_body_bytes, self.body_bytes, self.body_timeout)
+        BodyBudget::new(self.connection_body_bytes, self.body_timeout)
     }
 }
 

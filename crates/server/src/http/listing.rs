@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use tollgate::store::{Busy, Rule, Store, Top};
-use tollgate_policy::Limit;
+use tollgate_policy::{Limit, escaped};
 
 use super::query::Query;
 use super::refusal::{Place, Refusal};
@@ -155,7 +155,7 @@ impl KeyShown {
     fn new(busy: &Busy) -> Self {
         let is_text = std::str::from_utf8(&busy.key).is_ok();
         Self {
-            key: String::from_utf8_lossy(&busy.key).into_owned(),
+            key: escaped(&busy.key).into_owned(),
             key_hex: (!is_text).then(|| hex(&busy.key)),
             domain: busy.domain.to_string(),
             limit: busy.name.to_string(),

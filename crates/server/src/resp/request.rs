@@ -262,7 +262,7 @@ fn long_integer(is_negative: bool, digits: &[u8]) -> Option<i64> {
 }
 
 /// The arguments of a command, its name first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Arguments<'a> {
     bytes: &'a [u8],
     spans: &'a [Span],
@@ -297,6 +297,13 @@ impl<'a> Arguments<'a> {
     /// Those from a place on.
     pub(super) fn from(&self, place: usize) -> Self {
         Self { bytes: self.bytes, spans: self.spans.get(place..).unwrap_or_default() }
+    }
+}
+
+impl fmt::Debug for Arguments<'_> {
+    /// Without the arguments: one may be a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arguments").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 

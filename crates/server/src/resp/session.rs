@@ -19,7 +19,6 @@ use crate::engine::Clerk;
 pub const MAX_KEY_BYTES: usize = 1_024;
 
 /// What is remembered of a caller.
-#[derive(Debug)]
 pub(super) struct Session {
     id: u64,
     name: Vec<u8>,
@@ -179,7 +178,7 @@ impl Session {
             return None;
         }
         let needed = match upper {
-            b"AUTH" | b"HELLO" | b"QUIT" | b"RESET" | b"POST" | b"HOST:" => return None,
+            b"AUTH" | b"HELLO" | b"QUIT" | b"RESET" | b"POST" | b"HOST:" | b"PRI" => return None,
             _ if self.scopes() == Scopes::NONE => return Some("NOAUTH Authentication required.".to_owned()),
             _ if is_decision(upper) => Scope::Check,
             b"TG.SETTLE" => Scope::Settle,
@@ -222,7 +221,7 @@ impl Session {
                 return Next::Close;
             }
             // Somebody was tricked into sending a request of the web here, and what follows may be commands of theirs.
-            b"POST" | b"HOST:" => return Next::Drop,
+            b"POST" | b"HOST:" | b"PRI" => return Next::Drop,
             _ => unknown_command(arguments, replies),
         }
         Next::Command

@@ -1,11 +1,12 @@
 //! What Envoy asks, understood.
 
+use std::borrow::Cow;
 use std::str;
 
 use smallvec::SmallVec;
 use tollgate::Quota;
 use tollgate::store::Mode;
-use tollgate_policy::Field;
+use tollgate_policy::{Field, escaped};
 use tonic::Status;
 
 use super::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
@@ -50,6 +51,16 @@ pub(super) fn read(request: &RateLimitRequest) -> Result<Wishes<'_>, Status> {
     at_most(MOST_DESCRIPTORS, descriptors.len(), "descriptors", || "descriptors".to_owned())?;
     let each = descriptors.iter().enumerate();
     each.map(|(place, descriptor)| Wish::read(place, descriptor, *hits_addend)).collect()
+}
+
+/// Escapes keys that are not UTF-8, so that they are keys like any other, which no limit asks for: Envoy would let a call pass that cannot
+/// be read.
+pub(super) fn escape_keys(request: &mut RateLimitRequest) {
+    for entry in request.descriptors.iter_mut().flat_map(|descriptor| &mut descriptor.entries) {
+        if let Cow::Owned(key) = escaped(&entry.key) {
+            entry.key = key.into();
+        }
+    }
 }
 
 impl<'a> Wish<'a> {

@@ -5,15 +5,16 @@ use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, Request, Response};
-use http_body_util::BodyExt;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::combinators::MapErr;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::OwnedSemaphorePermit;
 use tollgate::store::Store;
 use tonic::Status;
 use tonic::body::Body;
@@ -26,14 +27,16 @@ use super::proto::rate_limit_service_server::{RateLimitServiceServer, SERVICE_NA
 use super::reflection::Reflection;
 use super::service::Service;
 use crate::access::{Access, Principal, Scope, Scopes, bearer};
-use crate::http::receive::discard;
+use crate::http::receive::{Unreceived, discard, receive};
 use crate::server::body::{BodyBudget, BodyError, GuardedBody, LimitedBody};
 use crate::server::{Activity, Connection};
 
 /// The largest message that is read, in bytes.
 pub(super) const LARGEST_MESSAGE: usize = 1024 * 1024;
-/// How many bytes stand before a message.
-const FRAME: usize = 5;
+/// How many bytes the body of a call may have: a message, and the five bytes before it.
+const LARGEST_BODY: usize = LARGEST_MESSAGE + 5;
+/// How many bytes the body of a request for health or reflection may have: a name.
+const LARGEST_NAME: usize = 4 * 1024 + 5;
 /// How many bytes the header fields of a request may have.
 const LARGEST_HEAD: u32 = 16 * 1024;
 /// How many bytes of responses wait for a slow peer on each stream.
@@ -44,7 +47,7 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
     let Connection { stream, clerk, access, stop, activity, .. } = connection;
     let _connected = protocol.meter.connected();
     let limits = protocol.limits;
-    let bodies = BodyBudget::new(limits.connection_body_bytes, LARGEST_MESSAGE + FRAME, limits.body_timeout);
+    let bodies = limits.body_budget();
     let RlsProtocol { options, meter, reflection, has_health, .. } = protocol;
     let rls = RateLimitServiceServer::new(Service::new(clerk, options, meter));
     let rls = rls.max_decoding_message_size(LARGEST_MESSAGE);
@@ -103,24 +106,36 @@ impl<S: Store> Routes<S> {
         request: Request<Incoming>,
     ) -> Result<Response<GuardedBody<Body>>, Infallible> {
         let may_last = request.uri().path() == Health::WATCH;
-        let response = self.route(request.map(|body| self.bodies.limit(body))).await;
+        let mut room = None;
+        let response = self.route(request, &mut room).await;
         let guard = self.activity.respond();
-        Ok(response.map(|body| GuardedBody { body, _guard: (!may_last).then_some(guard) }))
+        Ok(response.map(|body| {
+            if may_last { GuardedBody::unguarded(body) } else { GuardedBody::new(body, guard, room) }
+        }))
     }
 
-    async fn route(&self, mut request: Request<LimitedBody<Incoming>>) -> Response<Body> {
+    async fn route(
+        &self,
+        request: Request<Incoming>,
+        room: &mut Option<OwnedSemaphorePermit>,
+    ) -> Response<Body> {
+        let for_tonic = |body| -> RequestBody {
+            let body = self.bodies.limit(body, LARGEST_NAME);
+            body.map_err(|error| status_of(error.into()))
+        };
+        if !is_grpc(request.headers()) {
+            return self.refuse(unlike_grpc(), request).await;
+        }
         if let (Some(health), true) = (&self.health, request.uri().path().starts_with(Health::PATH)) {
             return health.clone().answer(request.map(for_tonic)).await;
         }
         let principal = match self.principal(request.headers()) {
             Ok(principal) => principal,
-            Err(status) => return refuse(status, request).await,
+            Err(status) => return self.refuse(status.into_http(), request).await,
         };
         let service = request.uri().path().split('/').nth(1);
         if service == Some(SERVICE_NAME) {
-            request.extensions_mut().insert(principal);
-            let answered = self.rls.clone().call(request.map(for_tonic)).await;
-            return answered.unwrap_or_else(|never| match never {});
+            return self.decide(request, principal, room).await;
         }
         match &self.reflection {
             Some(reflection) if Reflection::serves(request.uri().path()) => {
@@ -128,9 +143,35 @@ impl<S: Store> Routes<S> {
             }
             _ => {
                 let status = Status::unimplemented(format!("there is no {:?} here", request.uri().path()));
-                refuse(status, request).await
+                self.refuse(status.into_http(), request).await
             }
         }
+    }
+
+    /// Calls the service once the whole body is there: what tonic makes of a message is many times as large, and must not wait for the rest.
+    async fn decide(
+        &self,
+        request: Request<Incoming>,
+        principal: Principal,
+        room: &mut Option<OwnedSemaphorePermit>,
+    ) -> Response<Body> {
+        let (mut head, body) = request.into_parts();
+        let mut body = self.bodies.limit(body, LARGEST_BODY);
+        let received = match receive(&mut body, LARGEST_BODY).await {
+            Ok(received) => received,
+            Err(why) => return status_of(why).into_http(),
+        };
+        self.activity.answered();
+        *room = Some(self.bodies.response(received.len()).await);
+        head.extensions.insert(principal);
+        let answered = self.rls.clone().call(Request::from_parts(head, Full::new(received))).await;
+        answered.unwrap_or_else(|never| match never {})
+    }
+
+    /// Refuses a call once its body was read: some clients ignore an answer that comes earlier.
+    async fn refuse(&self, refusal: Response<Body>, request: Request<Incoming>) -> Response<Body> {
+        discard(self.bodies.limit(request.into_body(), LARGEST_BODY), LARGEST_BODY).await;
+        refusal
     }
 
     /// Who the caller is, if it has the scope [`Scope::Check`].
@@ -151,15 +192,25 @@ impl<S: Store> Routes<S> {
     }
 }
 
-fn for_tonic(body: LimitedBody<Incoming>) -> RequestBody {
-    body.map_err(|error| match error {
-        BodyError::TimedOut => Status::deadline_exceeded(error.to_string()),
-        BodyError::Failed(error) => Status::from_error(Box::new(error)),
-    })
+/// Whether a request is one of gRPC. Web pages of other origins cannot send its content type without asking first.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let is_grpc = |content_type: &HeaderValue| content_type.as_bytes().starts_with(b"application/grpc");
+    headers.get(CONTENT_TYPE).is_some_and(is_grpc)
 }
 
-/// Refuses a call once its body was read: some clients ignore an answer that comes earlier.
-async fn refuse(status: Status, request: Request<LimitedBody<Incoming>>) -> Response<Body> {
-    discard(request.into_body(), LARGEST_MESSAGE).await;
-    status.into_http()
+/// The answer to a request that is not one of gRPC, as its specification has it.
+fn unlike_grpc() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    response
+}
+
+fn status_of(why: Unreceived) -> Status {
+    match why {
+        Unreceived::TooLarge => {
+            Status::out_of_range(format!("the message has more than {LARGEST_MESSAGE} bytes"))
+        }
+        Unreceived::TimedOut => Status::deadline_exceeded("the body of the request took too long"),
+        Unreceived::CutShort => Status::cancelled("the body of the request ended before it was complete"),
+    }
 }

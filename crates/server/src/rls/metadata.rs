@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
 use serde_json::Value as Json;
+use tollgate_policy::escaped;
 
 use super::call::Wish;
 use super::proto::{RateLimitDescriptor, RateLimitRequest, Unit};
@@ -54,7 +55,7 @@ fn json(value: &Json) -> Value {
 }
 
 fn descriptor(asked: &RateLimitDescriptor, wish: &Wish<'_>) -> Value {
-    let entry = |(key, value): &(&str, &[u8])| text(&format!("{key}={}", String::from_utf8_lossy(value)));
+    let entry = |(key, value): &(&str, &[u8])| text(&format!("{key}={}", escaped(value)));
     let mut fields = BTreeMap::from([("entries".to_owned(), list(wish.fields.iter().map(entry).collect()))]);
     if let Some(limit) = asked.limit {
         let unit = Unit::try_from(limit.unit).unwrap_or(Unit::Unknown);

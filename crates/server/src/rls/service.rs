@@ -7,6 +7,7 @@ use tollgate_flow::Time;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::RlsOptions;
+use super::call::escape_keys;
 use super::decide::{decide, may_ask};
 use super::proto::rate_limit_service_server::RateLimitService;
 use super::proto::{RateLimitRequest, RateLimitResponse};
@@ -48,7 +49,8 @@ impl<S: Store> RateLimitService for Service<S> {
     ) -> Result<Response<RateLimitResponse>, Status> {
         let principal: Option<Principal> = request.extensions().get().copied();
         let Principal { caller, scopes } = principal.ok_or_else(|| Status::internal("nobody asks"))?;
-        let request = request.into_inner();
+        let mut request = request.into_inner();
+        escape_keys(&mut request);
         may_ask(&request, scopes)?;
         let started = self.meter.now();
         let mut clerk = self.clerk();

@@ -107,6 +107,12 @@ impl Activity {
         ResponseGuard { count }
     }
 
+    /// How many responses have begun and not ended.
+    #[cfg(test)]
+    pub(super) fn unfinished(&self) -> usize {
+        self.unfinished.borrow().iter().map(|count| count.get()).sum()
+    }
+
     /// Waits until the connection has stalled. One that is idle is asked to stop a moment before.
     pub(super) async fn stalled(&self, first_request: Duration, stop: impl FnOnce()) -> Stalled {
         let late = async {

@@ -76,10 +76,9 @@ impl Busy {
 
 impl fmt::Debug for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = String::from_utf8_lossy(&self.key);
         f.debug_struct("Busy")
             .field("limit", &format_args!("{}/{}", self.domain, self.name))
-            .field("key", &key)
+            .field("key", &format_args!("{}", self.key.escape_ascii()))
             .field("count", &self.count)
             .field("error", &self.error)
             .finish()
