@@ -54,7 +54,11 @@ pub(super) fn open<S: Store>(
     let mut opening = Opening {
         server,
         tls: guard.tls(),
-        limits: connection_limits(settings, files::connections(settings), settings.max_connections_per_address),
+        limits: connection_limits(
+            settings,
+            files::connections(settings),
+            settings.max_connections_per_address,
+        ),
         doors: Vec::new(),
     };
     opening.listen("http", http.address, HttpProtocol::new(api(FOR_SERVICES).rls(envoy)))?;

@@ -156,7 +156,9 @@ mod tests {
 
     #[test]
     fn has_password_looks_before_the_host_and_in_the_query() {
-        for text in ["redis://:a@h", "redis://u:a@h:1", "redis//u:a@h", "u:a@h", "redis+unix:///s?db=1&pass=a"] {
+        for text in
+            ["redis://:a@h", "redis://u:a@h:1", "redis//u:a@h", "u:a@h", "redis+unix:///s?db=1&pass=a"]
+        {
             assert!(has_password(text), "{text}");
         }
         for text in ["redis://h:1", "redis://u@h:1", "redis+unix:///s?db=1", "memory"] {

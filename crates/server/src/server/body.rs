@@ -321,7 +321,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn bodies_wait_when_others_have_reserved_the_budget() {
         let budget = BodyBudget::new(2_000, SECOND);
-        let mut unfinished: Vec<_> = (0..3).map(|_| budget.limit(pieces(&[400, 400], false), 1_000)).collect();
+        let mut unfinished: Vec<_> =
+            (0..3).map(|_| budget.limit(pieces(&[400, 400], false), 1_000)).collect();
         let read: Vec<usize> = unfinished.iter_mut().map(readable).collect();
         assert_eq!(read, [800, 800, 0], "each may grow to a thousand bytes");
         let mut small = budget.limit(pieces(&[10], true), 1_000);
@@ -377,7 +378,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_is_late_is_an_error_whatever_it_waits_for() {
         let budget = BodyBudget::new(1_000, SECOND);
-        let (slow, waiting) = (budget.limit(pieces(&[10], false), 1_000), budget.limit(pieces(&[10], true), 1_000));
+        let (slow, waiting) =
+            (budget.limit(pieces(&[10], false), 1_000), budget.limit(pieces(&[10], true), 1_000));
         let (slow, waiting) = tokio::join!(slow.collect(), waiting.collect());
         assert!(matches!(slow.unwrap_err(), BodyError::TimedOut));
         assert!(matches!(waiting.unwrap_err(), BodyError::TimedOut));
