@@ -155,7 +155,7 @@ fn service() -> Vec<Setting> {
         of(
             "max_connections_per_address",
             "none",
-            "Connections at once on each listener from one client address, or from one /64 network of IPv6; none is a quarter of the listener's connections",
+            "Maximum number of connections to a listener, except the admin listener, from one client address or IPv6 /64 network; none is a quarter of the listener's connections",
             |to| &mut to.max_connections_per_address,
         ),
         of(
@@ -295,7 +295,7 @@ fn access() -> Vec<Setting> {
         of(
             "admin.max_connections",
             "100",
-            "Connections at once on the admin listener, which max_connections does not count",
+            "Maximum number of connections to the admin listener; max_connections does not count them. One client address gets a quarter of them",
             |to| &mut to.admin.max_connections,
         ),
         of(
