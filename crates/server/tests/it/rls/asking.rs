@@ -246,6 +246,18 @@ async fn values_need_not_be_text() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_not_utf8_is_no_error_and_the_other_descriptors_count() {
+    let rig = rig(WEB);
+    let mut strange = ip("10.0.0.7");
+    strange.entries[0].key = b"\xff"[..].into();
+    let call = request("web", &[strange, ip("10.0.0.7")]);
+    for code in [Code::Ok, Code::Ok, Code::Ok, Code::OverLimit] {
+        let statuses = rig.told(call.clone()).await.1;
+        assert_eq!((statuses[0].0, statuses[1].0), (Code::Ok, code));
+    }
+}
+
+#[tokio::test]
 async fn fields_and_metadata_come_if_asked_for() {
     let rig = rig_with(WEB, RlsOptions { headers: true, dynamic_metadata: true, ..RlsOptions::default() });
     let mut ask = request("web", &[ip("1"), costing(2, descriptor(&[("path", "/"), ("b", "c=d")]))]);
