@@ -253,11 +253,11 @@ mod tests {
                     [certificate.e]\nname = 1\nscopes = \"check\"\n[tokens]\n";
         let told = Keyring::parse(text).unwrap_err().to_string();
         for expected in [
-            "1:14: anonymous: a scope must be one of check, hold, settle, admin",
+            "1:14: anonymous: a scope must be one of check, hold, settle, admin, metrics",
             "2:1: token.a: give either sha256 or secret",
             "5:10: token.b: sha256 must be 64 hexadecimal digits",
             "8:10: token.c: secret must have at least 16 characters",
-            "9:11: token.c: a scope must be one of check, hold, settle, admin",
+            "9:11: token.c: a scope must be one of check, hold, settle, admin, metrics",
             "10:1: token.d: give its scopes, such as scopes = [\"check\"]",
             "13:1: there is no \"certificate.e.name\": there are dns and scopes",
             "14:10: certificate.e: scopes must be a list, such as [\"check\"]",

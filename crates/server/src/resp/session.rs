@@ -171,6 +171,11 @@ impl Session {
         Next::Command
     }
 
+    /// Whether the caller has no scope that opens a command.
+    pub(super) fn may_nothing(&self) -> bool {
+        self.scopes() == Scopes::NONE || self.scopes() == Scopes::of(&[Scope::Metrics])
+    }
+
     /// Why the caller may not use a command, if so.
     #[inline]
     fn refusal(&self, upper: &[u8]) -> Option<String> {
@@ -179,7 +184,7 @@ impl Session {
         }
         let needed = match upper {
             b"AUTH" | b"HELLO" | b"QUIT" | b"RESET" | b"POST" | b"HOST:" | b"PRI" => return None,
-            _ if self.scopes() == Scopes::NONE => return Some("NOAUTH Authentication required.".to_owned()),
+            _ if self.may_nothing() => return Some("NOAUTH Authentication required.".to_owned()),
             _ if is_decision(upper) => Scope::Check,
             b"TG.SETTLE" => Scope::Settle,
             b"TG.LIMITS" | b"TG.RESET" | b"INFO" => Scope::Admin,

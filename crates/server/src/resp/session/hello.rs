@@ -4,7 +4,6 @@ use super::super::reply::{Quoted, Replies, Version};
 use super::super::request::{Arguments, integer};
 use super::server::REDIS_VERSION;
 use super::{Session, wrong_count};
-use crate::access::Scopes;
 
 /// Whoever gives no name.
 const NOBODY: &[u8] = b"default";
@@ -28,7 +27,7 @@ impl Session {
         if !self.read_options(arguments, replies) {
             return;
         }
-        if self.scopes() == Scopes::NONE {
+        if self.may_nothing() {
             return replies.error(FIRST);
         }
         replies.version = version;
