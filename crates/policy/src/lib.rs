@@ -139,5 +139,5 @@ pub use pattern::Pattern;
 pub use policy::Policy;
 pub use problem::{Problem, Problems};
 pub use source::{Place, Source};
-pub use suggest::did_you_mean;
+pub use suggest::{did_you_mean, nearest};
 pub use unit::Unit;

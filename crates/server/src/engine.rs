@@ -6,6 +6,7 @@
 mod ask;
 mod case;
 mod clerk;
+mod decision_log;
 mod fallback;
 mod loaded;
 mod notes;
@@ -18,25 +19,29 @@ mod tally;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
+use tollgate::Tick;
 use tollgate::store::{Store, StoreError, Usage};
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
 
 pub use ask::{Ask, AskError, HoldBound, Subject};
 pub use clerk::{Clerk, Family, Own};
+pub use decision_log::{DecisionLog, LoggedCalls};
 pub use loaded::{Loaded, Opened, Told};
 pub use options::EngineOptions;
 pub use permits::{PermitId, PermitIdError};
 pub use reset::Reset;
 pub use ruling::{Basis, Finding, Ruling};
 pub use status::{LoadProblem, Origin, PolicyStatus};
-pub use tally::{Outcome, Tallied, Tally};
+pub use tally::{CallCounts, CallOutcome, Outcome, Tallied, Tally};
 
+use crate::metrics::Durations;
 use fallback::Fallback;
 use permits::Permits;
 
@@ -75,6 +80,10 @@ struct Shared<S: Store> {
     tallies: Mutex<Tallies>,
     status: Mutex<PolicyStatus>,
     time: Time,
+    /// How long the store takes to decide, where its answer must be waited for.
+    latency: Durations,
+    resets: AtomicU64,
+    decision_log: DecisionLog,
 }
 
 type Tallies = HashMap<(Arc<str>, Arc<str>), Arc<Tally>, RandomState>;
@@ -92,7 +101,7 @@ impl<S: Store> Engine<S> {
 
     /// An engine that takes no more memory beside its store than its options allow.
     pub fn with_options(store: S, policy: Policy, origin: Origin, options: EngineOptions) -> Self {
-        let EngineOptions { time, fallback, hold_bytes, holds_per_caller } = options;
+        let EngineOptions { time, fallback, hold_bytes, holds_per_caller, decision_log } = options;
         let mut tallies = Tallies::default();
         let loaded = Loaded::new(policy, &store, &mut tallies);
         let shared = Shared {
@@ -103,6 +112,9 @@ impl<S: Store> Engine<S> {
             status: Mutex::new(PolicyStatus::new(origin, time.utc())),
             time,
             store,
+            latency: Durations::default(),
+            resets: AtomicU64::new(0),
+            decision_log,
         };
         Self { shared: Arc::new(shared) }
     }
@@ -167,6 +179,24 @@ impl<S: Store> Engine<S> {
     /// How many bytes those permits take, about.
     pub fn held_bytes(&self) -> u64 {
         self.shared.permits.bytes()
+    }
+
+    /// How many limits were reset for a key.
+    pub fn resets(&self) -> u64 {
+        self.shared.resets.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the store has answered what it was asked at a moment.
+    fn note_latency(&self, started: Tick) {
+        self.shared.latency.observe(1, self.shared.time.now().since(started));
+    }
+
+    pub(crate) fn latency(&self) -> &Durations {
+        &self.shared.latency
+    }
+
+    pub(crate) fn decision_log(&self) -> &DecisionLog {
+        &self.shared.decision_log
     }
 
     /// What the process keeps for limits that it decides alone while the store is away.

@@ -50,10 +50,11 @@ use std::sync::Arc;
 
 use tollgate::store::Store;
 
-pub use api::HttpApi;
+pub use api::{HttpApi, ReadyNeeds};
 pub use hosts::Hosts;
 pub use limits::HttpLimits;
 
+use crate::metrics::Meter;
 use crate::server::{Connection, Protocol, Timeouts};
 
 /// HTTP/JSON as a [`Protocol`]: HTTP/1.1 with keep-alive and pipelining, and HTTP/2 without TLS for those who begin with it.
@@ -79,8 +80,8 @@ impl HttpProtocol {
 }
 
 impl<S: Store> Protocol<S> for HttpProtocol {
-    fn name(&self) -> &'static str {
-        "http"
+    fn meter(&self) -> &Arc<Meter> {
+        self.api.meter()
     }
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {

@@ -181,7 +181,8 @@ impl Resp {
         T: AsyncRead + AsyncWrite + Unpin,
         S: Store,
     {
-        let session = self.session(Access::new(keys, None, Ipv4Addr::LOCALHOST.into()));
+        let session =
+            self.session(Access::new(keys, None, Ipv4Addr::LOCALHOST.into(), Arc::clone(&self.meter)));
         let activity = Activity::new(self.timeouts());
         self.talk(stream, clerk, session, Vigil::default()).serve(Stop::never(), activity).await;
     }
@@ -210,8 +211,8 @@ impl Default for Resp {
 }
 
 impl<S: Store> Protocol<S> for Resp {
-    fn name(&self) -> &'static str {
-        NAME
+    fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {

@@ -123,8 +123,8 @@ impl RlsProtocol {
 }
 
 impl<S: Store> Protocol<S> for RlsProtocol {
-    fn name(&self) -> &'static str {
-        "rls"
+    fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {

@@ -56,7 +56,7 @@ pub use gate::{Denied, Gate, Permit};
 pub use limiter::Limiter;
 pub use memory::{MemoryLimit, MemoryPermit, MemoryStore, MemoryStoreBuilder, Restored};
 pub use rule::Rule;
-pub use usage::{Busy, OnLease, Top, Usage};
+pub use usage::{Busy, Health, OnLease, Top, Usage};
 
 /// Where the state of limits lives.
 ///
@@ -163,6 +163,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// by its [share](Rule::share).
     fn nodes(&self) -> u32 {
         1
+    }
+
+    /// How the store has been, if it is guarded against its failures. Others have nothing to tell.
+    fn health(&self) -> Option<Health> {
+        None
     }
 }
 

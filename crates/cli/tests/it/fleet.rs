@@ -133,7 +133,7 @@ fn when_redis_is_killed_every_limit_has_its_way_and_when_it_is_back_all_is_exact
     let counted = |outcome: &str| {
         metric(
             &one,
-            &format!("tollgate_decisions_total{{domain=\"default\",rule=\"shared\",outcome=\"{outcome}\"}}"),
+            &format!("tollgate_decisions_total{{domain=\"default\",limit=\"shared\",outcome=\"{outcome}\"}}"),
         )
     };
     assert_eq!((counted("error_local_allowed"), counted("error_local_denied")), (50, 10));

@@ -292,7 +292,7 @@ fn flags_variables_and_a_file_all_reach_the_service() {
     service.signal("TERM");
     let (code, log) = service.end();
     assert_eq!(code, Some(0));
-    assert!(log.contains("TOLLGATE_WORKER is no setting; did you mean TOLLGATE_WORKERS?"), "{log}");
+    assert!(log.contains("TOLLGATE_WORKER is no setting; the nearest is TOLLGATE_WORKERS"), "{log}");
     for line in log.lines() {
         let line: serde_json::Value =
             serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));

@@ -10,7 +10,7 @@ use super::ask::{Ask, AskError, Subject};
 use super::loaded::{Loaded, Opened};
 use super::notes::{Notes, Want};
 use super::permits::Held;
-use super::ruling::{About, Basis, Findings, Ruling, findings, is_refused};
+use super::ruling::{About, Basis, Finding, Findings, Ruling, findings, is_refused};
 
 /// A hit, and what there is to tell of its limit.
 pub(super) type Hits<'a, L> = SmallVec<[Hit<'a, L>; 4]>;
@@ -39,6 +39,10 @@ impl<'a, S: Store> Case<'a, S> {
         Ok(Self { engine, loaded, notes, asks, store: OnceLock::new(), failed: OnceLock::new() })
     }
 
+    pub(super) fn engine(&self) -> &'a Engine<S> {
+        self.engine
+    }
+
     fn store(&self) -> &S {
         self.store.get_or_init(|| self.engine.store().for_request())
     }
@@ -58,6 +62,13 @@ impl<'a, S: Store> Case<'a, S> {
 
     fn hit(&self, want: &Want) -> Hit<'a, S::Limit> {
         Hit { limit: self.opened(want).limit(), key: self.notes.key(want), cost: want.cost }
+    }
+
+    /// The key of the limit that a finding is about.
+    pub(super) fn key_of(&self, finding: &Finding<'_>) -> Option<&[u8]> {
+        let is_it =
+            |want: &&Want| want.ask == finding.ask && std::ptr::eq(self.opened(want).told(), finding.limit);
+        self.notes.wants.all().find(is_it).map(|want| self.notes.key(want))
     }
 
     fn hits(&self, wants: &[Want]) -> Hits<'a, S::Limit> {
@@ -95,8 +106,12 @@ impl<'a, S: Store> Case<'a, S> {
         if let Some(error) = self.failed.get() {
             return self.fall_back(mode, &hits, error, of);
         }
+        let started = self.engine.time().now();
         match self.store().decide(mode, &hits).await {
-            Ok(answer) => findings(&answer, mode, Basis::Store, of).collect(),
+            Ok(answer) => {
+                self.engine.note_latency(started);
+                findings(&answer, mode, Basis::Store, of).collect()
+            }
             Err(error) => self.note_failure(error, |error| self.fall_back(mode, &hits, error, of)),
         }
     }
@@ -135,8 +150,10 @@ impl<'a, S: Store> Case<'a, S> {
         if let Some(error) = self.failed.get() {
             return (self.fall_back(Mode::Take, &hits, error, of), Held::nothing());
         }
+        let started = self.engine.time().now();
         match self.store().acquire(&hits).await {
             Ok((answer, permit)) => {
+                self.engine.note_latency(started);
                 (findings(&answer, Mode::Take, Basis::Store, of).collect(), Held::new(permit, asks))
             }
             Err(error) => {

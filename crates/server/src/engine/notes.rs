@@ -133,6 +133,12 @@ impl Wants {
         }
     }
 
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Want> {
+        let Self { enforced, apart, quotas, shadow } = self;
+        enforced.iter().chain(apart).chain(quotas).chain(shadow)
+    }
+
     /// Those there are, if they are all to be decided together.
     #[inline]
     pub(super) fn together(&self) -> Option<(Mode, &[Want])> {

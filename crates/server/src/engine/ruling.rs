@@ -154,12 +154,17 @@ impl Ruling<'_> {
     }
 }
 
-/// Adds to what is counted of every limit: a limit with several quotas once. Looking, charging and giving back are no calls.
+/// Whether something is asked for: looking, charging and giving back are no calls.
+#[inline]
+pub(super) fn is_counted(mode: Mode) -> bool {
+    matches!(mode, Mode::Take | Mode::Count)
+}
+
+/// Adds to what is counted of every limit: a limit with several quotas once. Only calls count.
 pub(super) fn count(findings: &[Finding<'_>], is_allowed: bool) {
     for of_limit in findings.chunk_by(|a, b| a.ask == b.ask && std::ptr::eq(a.limit, b.limit)) {
         let finding = of_limit.iter().find(|finding| finding.is_refusal()).unwrap_or(&of_limit[0]);
-        let is_call = matches!(finding.mode, Mode::Take | Mode::Count);
-        if let Some(outcome) = finding.outcome(is_allowed).filter(|_| is_call) {
+        if let Some(outcome) = finding.outcome(is_allowed).filter(|_| is_counted(finding.mode)) {
             let is_near = outcome == Outcome::Allowed && of_limit.iter().any(Finding::is_near);
             finding.limit.tally.count(outcome, finding.cost, is_near);
         }
@@ -168,10 +173,7 @@ pub(super) fn count(findings: &[Finding<'_>], is_allowed: bool) {
 
 /// Adds to what is counted of a limit what it said of a call that concerns no other.
 #[inline]
-pub(super) fn count_alone(limit: &Told, mode: Mode, cost: u64, decision: &Decision) {
-    if !matches!(mode, Mode::Take | Mode::Count) {
-        return;
-    }
+pub(super) fn count_alone(limit: &Told, cost: u64, decision: &Decision) {
     if decision.is_admitted() {
         limit.tally.count(Outcome::Allowed, cost, is_near(decision));
     } else {

@@ -222,7 +222,7 @@ struct RuleShown {
 
 impl ResetShown {
     pub(super) fn of(resets: &[Reset]) -> Self {
-        let shown = |Reset { rule, was_known }: &Reset| RuleShown {
+        let shown = |Reset { rule, was_known, .. }: &Reset| RuleShown {
             domain: rule.domain().to_owned(),
             name: rule.name().to_owned(),
             rates: rates(rule),

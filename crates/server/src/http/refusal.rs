@@ -13,6 +13,7 @@ use super::json::{push_number, push_string};
 use super::limits::HttpLimits;
 use crate::access::Scope;
 use crate::engine::AskError;
+use crate::metrics::{ErrorReason, Meter};
 
 /// Why a request was not served. Told as `application/problem+json`. One pointer wide: most requests are served.
 #[derive(Debug)]
@@ -129,6 +130,21 @@ impl Refusal {
     pub(super) fn at(mut self, place: Place) -> Self {
         self.0.place = Some(place);
         self
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    pub(super) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// Counts a request that is not served.
+    pub(super) fn note(&self, meter: &Meter) {
+        if let Some(reason) = ErrorReason::of_status(self.0.status) {
+            meter.failed(reason);
+        }
     }
 
     pub(super) fn answer(self) -> Response<Bytes> {

@@ -12,7 +12,7 @@ use super::reply::{Quoted, Replies};
 use super::request::Arguments;
 use super::session::{NEEDS_HOLD, NEEDS_SETTLE, number, wrong_count};
 use crate::access::{Scope, Scopes};
-use crate::engine::{Ask, Clerk, PermitId, Ruling, Subject};
+use crate::engine::{Ask, Clerk, PermitId, Reset, Ruling, Subject};
 pub(super) use limits::limits;
 pub use question::MAX_FIELDS;
 use question::{Act, Question};
@@ -108,24 +108,30 @@ pub(super) async fn settle<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<
     };
     match clerk.engine().settle(id, &[actual]).await {
         Ok(was_held) => replies.integer(i64::from(was_held)),
-        Err(error) => replies.error(format_args!("ERR {error}")),
+        Err(error) => replies.store_error(&error),
     }
 }
 
-/// `TG.RESET [DOMAIN domain] [FIELDS] field value …`: how many limits had something to forget.
-pub(super) async fn reset<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<'_>, replies: &mut Replies) {
-    let question = match Question::read("tg.reset", arguments) {
-        Ok(question) => question,
-        Err(mistake) => return replies.error(mistake),
-    };
+/// `TG.RESET [DOMAIN domain] [FIELDS] field value …`: how many limits had something to forget. Returns what was reset.
+pub(super) async fn reset<S: Store>(
+    clerk: &mut Clerk<S>,
+    arguments: Arguments<'_>,
+    replies: &mut Replies,
+) -> Option<Vec<Reset>> {
+    let question = Question::read("tg.reset", arguments).map_err(|mistake| replies.error(mistake)).ok()?;
     if question.act != Act::Decide(Mode::Take) || question.cost != 1 {
-        return replies.error("ERR tg.reset has no options but DOMAIN and FIELDS");
+        replies.error("ERR tg.reset has no options but DOMAIN and FIELDS");
+        return None;
     }
     match clerk.engine().reset(&Subject::Policy(question.domain, &question.fields)).await {
         Ok(resets) => {
             let known = resets.iter().filter(|reset| reset.was_known).count();
             replies.integer((known as u64).cast_signed());
+            Some(resets)
         }
-        Err(error) => replies.error(format_args!("ERR {error}")),
+        Err(error) => {
+            replies.store_error(&error);
+            None
+        }
     }
 }

@@ -13,6 +13,7 @@ use super::reply::{Quoted, Replies, Version};
 use super::request::Arguments;
 use super::{check, throttle};
 use crate::access::{Access, Principal, Scope, Scopes};
+use crate::audit;
 use crate::engine::Clerk;
 
 /// The longest key, and the longest name or value of a field, in bytes.
@@ -160,10 +161,15 @@ impl Session {
             b"TG.CHECK" => check::check(clerk, self.scopes(), arguments, replies).await,
             b"TG.ALLOW" => allow::allow(clerk, &mut self.limit, arguments, replies).await,
             b"TG.SETTLE" => check::settle(clerk, arguments, replies).await,
-            b"TG.RESET" if allow::is_reset(arguments) => {
-                allow::reset(clerk, &mut self.limit, arguments, replies).await;
+            b"TG.RESET" => {
+                let resets = if allow::is_reset(arguments) {
+                    allow::reset(clerk, &mut self.limit, arguments, replies).await
+                } else {
+                    check::reset(clerk, arguments, replies).await
+                };
+                let log = clerk.engine().decision_log();
+                audit::reset(Some(&self.access), self.principal.caller, log, &resets.unwrap_or_default());
             }
-            b"TG.RESET" => check::reset(clerk, arguments, replies).await,
             b"TG.LIMITS" => check::limits(clerk, arguments, replies),
             b"INFO" => server::info(clerk, replies).await,
             _ => return self.answer_about_connection(clerk, upper, arguments, replies),
@@ -259,6 +265,16 @@ pub(super) fn wrong_count(name: &str, replies: &mut Replies) {
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     let is_number = text.iter().all(u8::is_ascii_digit);
     if is_number { std::str::from_utf8(text).ok()?.parse().ok() } else { None }
+}
+
+/// Answers `HELP` as Redis does: a list of lines.
+fn help(command: &str, subcommands: &[(&str, &str)], replies: &mut Replies) {
+    replies.array(3 + 2 * subcommands.len());
+    replies.status(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for (subcommand, text) in subcommands.iter().chain(&[("HELP", "Print this help.")]) {
+        replies.status(subcommand);
+        replies.status(&format!("    {text}"));
+    }
 }
 
 /// That there is no such subcommand.

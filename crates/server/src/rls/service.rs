@@ -28,12 +28,13 @@ pub(super) struct Service<S: Store> {
 impl<S: Store> Service<S> {
     pub(super) fn new(clerk: Clerk<S>, options: RlsOptions, meter: Arc<Meter>) -> Self {
         let (engine, time) = (clerk.engine().clone(), clerk.engine().time().clone());
-        Self { engine, clerks: Mutex::new(vec![clerk]), time, options, meter }
+        let clerks = Mutex::new(vec![clerk.for_protocol(meter.protocol())]);
+        Self { engine, clerks, time, options, meter }
     }
 
     fn clerk(&self) -> Clerk<S> {
         let idle = self.clerks.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.unwrap_or_else(|| self.engine.clerk())
+        idle.unwrap_or_else(|| self.engine.clerk().for_protocol(self.meter.protocol()))
     }
 
     fn return_clerk(&self, clerk: Clerk<S>) {
@@ -56,6 +57,7 @@ impl<S: Store> RateLimitService for Service<S> {
         let mut clerk = self.clerk();
         clerk.set_caller(caller);
         let decided = decide(&mut clerk, &self.time, self.options, &request).await;
+        self.meter.count(clerk.take_calls());
         self.return_clerk(clerk);
         self.meter.observe(1, self.meter.now().since(started));
         decided.map(Response::new)

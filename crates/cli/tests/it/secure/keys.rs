@@ -88,7 +88,8 @@ fn metrics_scope_opens_nothing_but_metrics() {
     for path in ["/v1/check", "/v1/settle", "/v1/reset", "/json"] {
         assert_eq!(http(&service, "POST", path, CHECK, SCRAPER), 403, "{path}");
     }
-    let redis = service.redis("AUTH reads-metrics-and-no-more\r\nPING\r\nINFO\r\nTG.LIMITS\r\nTG.CHECK user ann");
+    let redis =
+        service.redis("AUTH reads-metrics-and-no-more\r\nPING\r\nINFO\r\nTG.LIMITS\r\nTG.CHECK user ann");
     let noauth = "-NOAUTH Authentication required.\r\n";
     assert_eq!(redis, format!("+OK\r\n{}+OK\r\n", noauth.repeat(4)));
     let answer = Call::new("default", &[("user", "ann")]).token(SCRAPER).ask(service.grpc, None);

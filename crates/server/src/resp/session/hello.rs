@@ -69,7 +69,7 @@ impl Session {
             replies.bulk(value.as_bytes());
         }
         replies.bulk(b"proto");
-        replies.integer(if replies.version == Version::Two { 2 } else { 3 });
+        replies.integer(replies.version.number());
         replies.bulk(b"id");
         replies.integer(self.id.cast_signed());
         for (name, value) in [("mode", "standalone"), ("role", "master")] {
@@ -97,7 +97,7 @@ impl Session {
         if self.access.is_open() {
             return user == NOBODY;
         }
-        let known = self.access.principal_with(password);
+        let known = self.access.authenticate(password);
         if let Some(principal) = known {
             (self.principal, self.token) = (principal, Some(password.into()));
         }

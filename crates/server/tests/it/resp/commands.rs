@@ -311,8 +311,8 @@ fn decisions_and_connections_are_measured() {
     for line in [
         "tollgate_decision_duration_seconds_count{protocol=\"resp\"} 4",
         "tollgate_connections{protocol=\"resp\"} 1",
-        "tollgate_decisions_total{domain=\"@cl.throttle\",rule=\"\",outcome=\"allowed\"} 1",
-        "tollgate_decisions_total{domain=\"@tg.allow\",rule=\"\",outcome=\"denied\"} 1",
+        "tollgate_decisions_total{domain=\"@cl.throttle\",limit=\"\",outcome=\"allowed\"} 1",
+        "tollgate_decisions_total{domain=\"@tg.allow\",limit=\"\",outcome=\"denied\"} 1",
     ] {
         assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
     }
