@@ -154,10 +154,17 @@ impl Reader {
             return None;
         };
         let field = self.text(field, "the name of a field")?;
-        let Some(values) = rates.get_ref().as_table().filter(|values| !values.is_empty()) else {
+        let Some(values) = rates.get_ref().as_table() else {
             self.expected(rates, "a table of values and their rates", None);
             return None;
         };
+        if values.is_empty() {
+            self.problem(
+                rates.span(),
+                "expected at least one value and its rates, found an empty table",
+                None,
+            );
+        }
         let (mut all, mut spans) = (Vec::new(), Vec::new());
         for (value, rates) in in_order(values) {
             if value.get_ref().contains('*') {
