@@ -62,14 +62,14 @@ fn problems_are_told_to_programs() {
 #[test]
 fn an_explanation_tells_which_limits_apply_and_what_they_would_answer() {
     let (_keep, limits) = policy(
-        "[limit.ip]\nkey = \"ip\"\nrate = [\"10/s burst 20\", \"1000/h\"]\n\n\
-         [limit.writes]\nmatch.method = \"POST\"\nrate = \"5/min\"\npriority = 1\n",
+        "[limit.writes]\nmatch.method = \"POST\"\nrate = \"5/min\"\n\n\
+         [limit.ip]\nkey = \"ip\"\nrate = [\"10/s burst 20\", \"1000/h\"]\n",
     );
     let limits = limits.to_str().unwrap();
     let (code, out, _) = run(&["policy", "explain", limits, "-d", "ip=10.0.0.7,method=POST", "--cost", "2"]);
     assert_eq!(code, 0);
     assert!(out.starts_with("domain default: 2 of 2 limits apply\n"), "{out}");
-    assert!(out.contains("1. writes: 5/min, token-bucket, priority 1\n"), "{out}");
+    assert!(out.contains("1. writes: 5/min, token-bucket\n"), "{out}");
     assert!(out.contains("would answer: allowed, 3 of 5 left\n"), "{out}");
     assert!(
         out.contains(
