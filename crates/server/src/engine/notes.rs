@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use tollgate::store::{Mode, Store};
-use tollgate_policy::{Cost, Descriptor, Limit, Policy, Scratch};
+use tollgate_policy::{BadValue, Cost, Descriptor, Limit, Policy, Scratch};
 
 use super::ask::{Ask, AskError, Subject};
 use super::loaded::Loaded;
@@ -101,8 +101,9 @@ impl Notes {
         asked: impl Fn(usize) -> Asked,
     ) -> Result<(), AskError> {
         let found = policy.matching_all(descriptors, &mut self.scratch);
-        if let Some((limit, why)) = found.failure() {
-            return Err(AskError::expression(limit, why));
+        let denies = |bad: &BadValue<'_>| bad.denies() && !bad.is_shadow();
+        if let Some(bad) = found.bad_values().find(denies) {
+            return Err(AskError::bad_value(asked(bad.descriptor()).ask, &bad));
         }
         for found in found.iter() {
             let Asked { ask, cost: asked, in_quota_mode, in_shadow_mode } = asked(found.descriptor());
@@ -110,10 +111,9 @@ impl Notes {
             let cost = match found.cost() {
                 Cost::Asked => asked,
                 Cost::Said(cost) => cost,
-                Cost::Unreadable => return Err(AskError::cost(ask, limit)),
             };
             let key = note_key(&mut self.keys, found.key());
-            let is_quota = (in_quota_mode || limit.is_quota_mode()) && may_be_quota(mode);
+            let is_quota = (in_quota_mode || limit.is_any_of()) && may_be_quota(mode);
             let want = Want { ask, number: Some(found.rates().number()), key, cost, mode, is_quota };
             self.wants.note(want, in_shadow_mode || found.is_shadow());
         }
@@ -164,7 +164,7 @@ impl Wants {
 
 /// What a limit does where something is to be taken.
 fn manner(mode: Mode, limit: &Limit) -> Mode {
-    if mode == Mode::Take && limit.counts_refused() { Mode::Count } else { mode }
+    if mode == Mode::Take && limit.counts_denied() { Mode::Count } else { mode }
 }
 
 /// Whether something is asked for that can be refused.

@@ -97,9 +97,7 @@ impl Refusal {
     /// An ask that makes no sense, at a place in the body.
     pub(super) fn ask(error: &AskError, check: &str) -> Self {
         match error {
-            AskError::Cost { field, .. } => Self::bad(error.to_string())
-                .at(Place::Pointer(format!("{check}/descriptor/{}", token(field)))),
-            AskError::Expression { .. } => {
+            AskError::BadValue { .. } => {
                 Self::bad(error.to_string()).at(Place::Pointer(format!("{check}/descriptor")))
             }
             AskError::TooManyHeld { .. } | AskError::Supplied { .. } => Self::not_now(error.to_string()),
@@ -191,11 +189,6 @@ fn push_member(json: &mut Vec<u8>, name: &[u8], value: &str) {
     push_string(json, value);
 }
 
-/// A step of a JSON pointer.
-fn token(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,18 +204,6 @@ mod tests {
         assert_eq!(
             body(refusal),
             r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"too \"odd\"","line":2,"column":7}"#
-        );
-    }
-
-    #[test]
-    fn a_cost_field_is_pointed_at() {
-        let error = AskError::Cost { ask: 0, limit: "bytes".to_owned(), field: "a/b~c".to_owned() };
-        assert_eq!(
-            body(Refusal::ask(&error, "/3")),
-            format!(
-                r#"{{"type":"about:blank","title":"Bad Request","status":400,"detail":"limit \"bytes\" reads the cost from field \"a/b~c\", which must be a whole number from 0 to {}","pointer":"/3/descriptor/a~1b~0c"}}"#,
-                u64::MAX
-            )
         );
     }
 

@@ -191,8 +191,7 @@ fn nobody_can_tell(ruling: &Ruling<'_>) -> bool {
 
 fn refusal(error: &AskError) -> Status {
     match error {
-        AskError::Cost { ask, .. } => Status::invalid_argument(format!("descriptors[{ask}]: {error}")),
-        AskError::Expression { .. } => Status::invalid_argument(error.to_string()),
+        AskError::BadValue { ask, .. } => Status::invalid_argument(format!("descriptors[{ask}]: {error}")),
         AskError::TooManyHeld { .. } | AskError::Supplied { .. } => {
             Status::resource_exhausted(error.to_string())
         }

@@ -48,7 +48,7 @@ async fn left<S: Store>(clerk: &mut Clerk<S>, descriptor: &Descriptor<'_>) -> Ve
 #[tokio::test]
 async fn all_limits_that_apply_admit_together_or_not_at_all() {
     let (_, engine) = engine(
-        "[limit.per-ip]\nkey = \"ip\"\nrate = \"5/min\"\n[limit.all]\nrate = [\"3/min\", \"100/h\"]\npriority = -1\n",
+        "[limit.per-ip]\nkey = \"ip\"\nrate = \"5/min\"\n[limit.all]\nrate = [\"3/min\", \"100/h\"]\n",
     );
     let mut clerk = engine.clerk();
     let ann = Descriptor::new().with("ip", "10.0.0.1");
@@ -246,16 +246,25 @@ async fn another_policy_keeps_what_stayed_the_same() {
 }
 
 #[tokio::test]
-async fn a_cost_field_without_a_number_is_an_error_and_takes_nothing() {
-    let (_, engine) =
-        engine("[limit.a]\nrate = \"9/min\"\npriority = 1\n[limit.b]\nrate = \"9/min\"\ncost = \"size\"\n");
+async fn a_cost_field_without_a_number_counts_as_absent() {
+    let (_, engine) = engine("[limit.a]\nrate = \"9/min\"\n[limit.b]\nrate = \"9/min\"\ncost = \"size\"\n");
+    let mut clerk = engine.clerk();
+    assert!(take(&mut clerk, &Descriptor::new().with("size", "-1")).await);
+    assert_eq!(left(&mut clerk, &Descriptor::new()).await, [8, 8]);
+}
+
+#[tokio::test]
+async fn a_limit_that_denies_bad_values_takes_nothing() {
+    let (_, engine) = engine(
+        "[limit.a]\nrate = \"9/min\"\n[limit.b]\nrate = \"9/min\"\ncost = \"size\"\non_bad_value = \"deny\"\n",
+    );
     let mut clerk = engine.clerk();
     let bad = Descriptor::new().with("size", "-1");
     let error = clerk.decide(Mode::Take, &[Ask::policy(&bad)]).await.unwrap_err();
-    assert!(matches!(&error, AskError::Cost { ask: 0, limit, field } if limit == "b" && field == "size"));
+    assert!(matches!(&error, AskError::BadValue { ask: 0, limit, .. } if limit == "b"));
     assert_eq!(
         error.to_string(),
-        "limit \"b\" reads the cost from field \"size\", which must be a whole number from 0 to 18446744073709551615"
+        "limit \"b\" denies bad values: the cost in the field \"size\" is not a whole number from 0 to 18446744073709551615"
     );
     let good = Descriptor::new().with("size", "4");
     assert!(take(&mut clerk, &good).await);
@@ -345,7 +354,7 @@ fn shaky(text: &str) -> (Engine<Shaky>, Arc<AtomicBool>) {
 async fn a_store_that_could_not_tell_is_not_asked_again_for_the_same_call() {
     let (engine, is_away) = shaky(
         "[limit.a]\nrate = \"90/h\"\n[limit.b]\nrate = \"90/h\"\nmode = \"shadow\"\n\
-         [limit.c]\nrate = \"90/h\"\ncount_refused = true\n",
+         [limit.c]\nrate = \"90/h\"\ncount_denied = true\n",
     );
     let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
     let asked = || engine.store().asked.swap(0, Ordering::Relaxed);
@@ -367,7 +376,7 @@ async fn a_store_that_could_not_tell_is_not_asked_again_for_the_same_call() {
 
 #[tokio::test]
 async fn every_limit_says_what_to_do_while_the_store_is_away() {
-    let text = |choice: &str| format!("if_store_fails = \"{choice}\"\n[limit.all]\nrate = \"1/h\"\n");
+    let text = |choice: &str| format!("on_store_failure = \"{choice}\"\n[limit.all]\nrate = \"1/h\"\n");
     let nobody = Descriptor::new();
     let asks = [Ask::policy(&nobody)];
     for (choice, expected, basis) in [
@@ -393,7 +402,7 @@ async fn every_limit_says_what_to_do_while_the_store_is_away() {
 #[tokio::test]
 async fn a_limit_that_refuses_without_the_store_keeps_the_others_from_taking() {
     let (engine, is_away) = shaky(
-        "[limit.local]\nrate = \"1/h\"\n[limit.closed]\nrate = \"1/h\"\nif_store_fails = \"deny\"\nmatch.kind = \"write\"\n",
+        "[limit.local]\nrate = \"1/h\"\n[limit.closed]\nrate = \"1/h\"\non_store_failure = \"deny\"\nmatch.kind = \"write\"\n",
     );
     is_away.store(true, Ordering::Relaxed);
     let mut clerk = engine.clerk();
@@ -416,7 +425,7 @@ async fn while_the_store_is_away_each_process_has_its_share() {
 
 #[tokio::test]
 async fn what_is_held_without_the_store_has_nothing_to_settle() {
-    let (engine, is_away) = shaky("if_store_fails = \"allow\"\n[limit.all]\nrate = \"5/h\"\n");
+    let (engine, is_away) = shaky("on_store_failure = \"allow\"\n[limit.all]\nrate = \"5/h\"\n");
     is_away.store(true, Ordering::Relaxed);
     let mut clerk = engine.clerk();
     let nobody = Descriptor::new();

@@ -59,7 +59,7 @@ impl Store for Down {
 #[tokio::test]
 async fn every_limit_says_what_becomes_of_a_call() {
     let limit = |name: &str, choice: &str| {
-        format!("[limit.{name}]\nkey = \"{name}\"\nrate = \"1/h\"\nif_store_fails = \"{choice}\"\n")
+        format!("[limit.{name}]\nkey = \"{name}\"\nrate = \"1/h\"\non_store_failure = \"{choice}\"\n")
     };
     let text = format!(
         "domain = \"d\"\n{}{}{}",
