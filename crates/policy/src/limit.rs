@@ -11,8 +11,9 @@ use tollgate_core::{Kind, Quota};
 use crate::choice::{Mode, OnBadValue, OnStoreFailure};
 use crate::condition::Condition;
 use crate::descriptor::{Descriptor, escaped};
-use crate::draft::DraftLimit;
+use crate::draft::{DraftLimit, Override};
 use crate::entries::{self, Entry, write_entry};
+use crate::expression::Expression;
 use crate::key_part::KeyPart;
 use crate::matcher::{Asked, FieldId};
 use crate::pattern::Pattern;
@@ -230,6 +231,21 @@ impl Limit {
             }
         }
         name
+    }
+
+    /// What it asks of fields, each by its name.
+    pub fn conditions(&self) -> &[(String, Condition)] {
+        &self.draft.conditions
+    }
+
+    /// The expressions that must come to true.
+    pub fn when(&self) -> &[Expression] {
+        &self.draft.when
+    }
+
+    /// The rates that values of fields have in place of its own, in the order in which they are looked up.
+    pub fn overrides(&self) -> &[Override] {
+        &self.draft.overrides
     }
 
     /// Its rates: its own first, then those of its overrides, each once.

@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use tollgate::Quota;
 use tollgate::store::{Busy, Rule, Store, Top};
-use tollgate_policy::{Limit, escaped};
+use tollgate_policy::{Condition, Limit, Override, escaped};
 
 use super::query::Query;
 use super::refusal::{Place, Refusal};
@@ -24,8 +25,11 @@ struct LimitShown {
     mode: &'static str,
     algorithm: &'static str,
     rates: Vec<String>,
-    /// The rates that some values have in their place.
-    overrides: Vec<Vec<String>>,
+    /// The rates that some values of fields have in their place, in the order in which they are looked up.
+    overrides: Vec<OverrideShown>,
+    r#match: Vec<ConditionShown>,
+    when: Vec<String>,
+    entries: Vec<String>,
     key: Vec<String>,
     cost: Option<String>,
     on_store_failure: &'static str,
@@ -33,6 +37,20 @@ struct LimitShown {
     calls: Counters,
     hits: Counters,
     near: u64,
+}
+
+#[derive(Serialize)]
+struct OverrideShown {
+    field: String,
+    value: String,
+    rates: Vec<String>,
+}
+
+/// What a field must be, in words.
+#[derive(Serialize)]
+struct ConditionShown {
+    field: String,
+    condition: String,
 }
 
 #[derive(Default, Serialize)]
@@ -91,18 +109,31 @@ impl LimitShown {
             error_local_allowed: number(Outcome::ErrorLocalAllowed),
             error_local_denied: number(Outcome::ErrorLocalDenied),
         };
-        let rates: Vec<Vec<String>> = limit
-            .rates()
-            .iter()
-            .map(|rates| rates.quotas().iter().map(ToString::to_string).collect())
-            .collect();
+        let shown = |quotas: &[Quota]| quotas.iter().map(ToString::to_string).collect();
+        let of_field = |other: &Override| -> Vec<OverrideShown> {
+            let field = &other.field;
+            let each = other.rates.iter();
+            each.map(|(value, quotas)| OverrideShown {
+                field: field.clone(),
+                value: value.clone(),
+                rates: shown(quotas),
+            })
+            .collect()
+        };
+        let condition = |(field, condition): &(String, Condition)| ConditionShown {
+            field: field.clone(),
+            condition: condition.to_string(),
+        };
         Self {
             domain: limit.domain().to_owned(),
             name: limit.name().to_owned(),
             mode: limit.mode().name(),
             algorithm: limit.kind().name(),
-            rates: rates[0].clone(),
-            overrides: rates[1..].to_vec(),
+            rates: shown(limit.rates()[0].quotas()),
+            overrides: limit.overrides().iter().flat_map(of_field).collect(),
+            r#match: limit.conditions().iter().map(condition).collect(),
+            when: limit.when().iter().map(|expression| expression.text().to_owned()).collect(),
+            entries: limit.entries().iter().map(|entry| entry.text.clone()).collect(),
             key: limit.key().iter().map(ToString::to_string).collect(),
             cost: limit.cost_field().map(str::to_owned),
             on_store_failure: limit.on_store_failure().name(),
