@@ -109,7 +109,7 @@ impl LimitShown {
             error_local_allowed: number(Outcome::ErrorLocalAllowed),
             error_local_denied: number(Outcome::ErrorLocalDenied),
         };
-        let shown = |quotas: &[Quota]| quotas.iter().map(ToString::to_string).collect();
+        let shown = |quotas: &[Quota]| -> Vec<String> { quotas.iter().map(ToString::to_string).collect() };
         let of_field = |other: &Override| -> Vec<OverrideShown> {
             let field = &other.field;
             let each = other.rates.iter();

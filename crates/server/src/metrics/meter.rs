@@ -105,6 +105,9 @@ impl Meter {
         if errors.any() {
             for (reason, count) in errors.take() {
                 self.errors[reason as usize].fetch_add(count, Ordering::Relaxed);
+                // Without the words, which repeat what was sent: a mistyped command may have a password behind it.
+                let (protocol, reason) = (self.protocol, reason.name());
+                tracing::debug!(protocol, reason, count, "requests were not served");
             }
         }
     }
