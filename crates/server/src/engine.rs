@@ -13,6 +13,7 @@ mod options;
 mod permits;
 mod reset;
 mod ruling;
+mod settle;
 mod status;
 mod tally;
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
-use tollgate::store::{Store, StoreError, Usage};
+use tollgate::store::{Store, Usage};
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
 
@@ -34,6 +35,7 @@ pub use options::EngineOptions;
 pub use permits::{PermitId, PermitIdError};
 pub use reset::Reset;
 pub use ruling::{Basis, Finding, Ruling};
+pub use settle::{Actual, SettleError};
 pub use status::{LoadProblem, Origin, PolicyStatus};
 pub use tally::{Outcome, Tallied, Tally};
 
@@ -144,15 +146,33 @@ impl<S: Store> Engine<S> {
         Clerk::new(self)
     }
 
-    /// Says what something [held](Clerk::hold) really cost: every ask in order, those without a number what was asked.
-    /// Whether it was still held: after its time it stays as it was taken.
+    /// Settles something [held](Clerk::hold) at its actual cost. Returns whether it was still held: after its time it stays as
+    /// it was taken.
     ///
     /// # Errors
-    /// If the store cannot be reached. What was taken then stays taken.
-    pub async fn settle(&self, id: PermitId, actual: &[u64]) -> Result<bool, StoreError> {
-        let Some(held) = self.shared.permits.remove(id) else { return Ok(false) };
-        held.settle(&self.shared.store, actual).await?;
-        Ok(true)
+    /// If `actual` names a cost that the call does not have, or the store is unavailable. It is safe to try again.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, it may or may not be settled, and is not held any more.
+    pub async fn settle(&self, id: PermitId, actual: Actual<'_>) -> Result<bool, SettleError> {
+        let Shared { store, permits, current, .. } = &*self.shared;
+        let is_cost_field = |name: &str| {
+            let limits = current.load();
+            limits.policy().limits().iter().any(|limit| limit.cost_field() == Some(name))
+        };
+        let Some((mut entry, costs)) = permits.remove(id, |held| held.actual(actual, is_cost_field))? else {
+            return Ok(false);
+        };
+        let Some(permit) = &mut entry.held.permit else { return Ok(true) };
+        match store.settle(permit, &costs).await {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                if error.is_without_effect() {
+                    permits.put_back(id, entry);
+                }
+                Err(SettleError::Store(error))
+            }
+        }
     }
 
     fn tally(&self, domain: &str, name: &str) -> Arc<Tally> {

@@ -22,9 +22,9 @@ mod tls;
 
 pub use access::{Access, Caller, Keyring, KeyringError, Keys, Principal, Scope, Scopes};
 pub use engine::{
-    Ask, AskError, Basis, Clerk, Engine, EngineOptions, Family, Finding, HoldBound, LONGEST_HOLD,
+    Actual, Ask, AskError, Basis, Clerk, Engine, EngineOptions, Family, Finding, HoldBound, LONGEST_HOLD,
     LoadProblem, Loaded, Opened, Origin, Outcome, Own, PermitId, PermitIdError, PolicyStatus, Reset, Ruling,
-    Subject, Tallied, Tally, Told,
+    SettleError, Subject, Tallied, Tally, Told,
 };
 pub use http::{Hosts, HttpApi, HttpLimits, HttpProtocol};
 pub use metrics::{Compat, Connected, Meter, Metrics};

@@ -13,8 +13,9 @@ use super::loaded::Opened;
 pub struct Ask<'a, S: Store> {
     /// Of which limits.
     pub subject: Subject<'a, S>,
-    /// How much, unless a limit has a field that says so. Nothing is always allowed, and tells what is left.
-    pub cost: u64,
+    /// How much, unless a limit has a field that says so; one if the caller does not say. Nothing is always allowed, and tells
+    /// what is left.
+    pub cost: Option<u64>,
     /// Whether limits refuse it only if all that are asked together do, as those of a policy do that say so themselves.
     pub in_quota_mode: bool,
     /// Whether limits only tell what they would say, as those of a policy do that are in shadow.
@@ -33,7 +34,7 @@ pub enum Subject<'a, S: Store> {
 impl<'a, S: Store> Ask<'a, S> {
     /// One of these.
     pub fn new(subject: Subject<'a, S>) -> Self {
-        Self { subject, cost: 1, in_quota_mode: false, in_shadow_mode: false }
+        Self { subject, cost: None, in_quota_mode: false, in_shadow_mode: false }
     }
 
     /// One of whatever the policy says.
@@ -49,7 +50,7 @@ impl<'a, S: Store> Ask<'a, S> {
     /// The same at another cost.
     #[must_use]
     pub fn costing(self, cost: u64) -> Self {
-        Self { cost, ..self }
+        Self { cost: Some(cost), ..self }
     }
 
     /// The same, refused only if all that are asked together are.
@@ -84,6 +85,11 @@ pub enum AskError {
         limit: String,
         /// What is wrong with its expression, or with what it looks at.
         why: String,
+    },
+    /// The store is unavailable, and what was asked changes what is counted: nothing but the store can do that.
+    Unavailable {
+        /// Whether the store is sure that it did nothing. Then it is safe to try again.
+        is_without_effect: bool,
     },
     /// The store does not open a limit that the caller supplies: there are too many of them.
     Supplied {
@@ -133,6 +139,12 @@ impl fmt::Display for AskError {
             }
             Self::Expression { limit, why } => {
                 write!(f, "nobody can tell whether limit {limit:?} applies: {why}")
+            }
+            Self::Unavailable { is_without_effect: true } => {
+                f.write_str("store unavailable, nothing was done: it is safe to try again")
+            }
+            Self::Unavailable { is_without_effect: false } => {
+                f.write_str("store unavailable, this may have been done: trying again may do it twice")
             }
             Self::Supplied { why } => f.write_str(why),
             Self::TooManyHeld { bound, most } => {

@@ -37,16 +37,28 @@ pub(super) struct Want {
     pub(super) number: Option<usize>,
     pub(super) key: Range<usize>,
     pub(super) cost: u64,
+    pub(super) cost_from: CostFrom,
     pub(super) mode: Mode,
     /// Whether it refuses only together with all others like it.
     pub(super) is_quota: bool,
+}
+
+/// Who said what a call costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CostFrom {
+    /// The call, by its cost.
+    Call,
+    /// The call, in the field that the limit reads.
+    Field,
+    /// Nobody, so it is one.
+    Nobody,
 }
 
 /// How a descriptor was asked about.
 struct Asked {
     /// The place among the asks.
     ask: usize,
-    cost: u64,
+    cost: (u64, CostFrom),
     in_quota_mode: bool,
     in_shadow_mode: bool,
 }
@@ -77,17 +89,18 @@ impl Notes {
                     if let Some(why) = &opened.refusal {
                         return Err(AskError::Supplied { why: why.to_string() });
                     }
-                    let (key, cost, mode) = (note_key(&mut self.keys, key), ask.cost, mode(place));
+                    let (key, mode) = (note_key(&mut self.keys, key), mode(place));
+                    let (cost, cost_from) = cost_of(ask);
                     let is_quota = ask.in_quota_mode && may_be_quota(mode);
-                    let want = Want { ask: place, number: None, key, cost, mode, is_quota };
+                    let want = Want { ask: place, number: None, key, cost, cost_from, mode, is_quota };
                     self.wants.note(want, ask.in_shadow_mode);
                 }
             }
         }
         let asked = |descriptor: usize| {
             let ask = places[descriptor];
-            let Ask { cost, in_quota_mode, in_shadow_mode, .. } = asks[ask];
-            Asked { ask, cost, in_quota_mode, in_shadow_mode }
+            let Ask { in_quota_mode, in_shadow_mode, .. } = asks[ask];
+            Asked { ask, cost: cost_of(&asks[ask]), in_quota_mode, in_shadow_mode }
         };
         self.read_policy(loaded.policy(), &descriptors, mode, asked)
     }
@@ -107,14 +120,15 @@ impl Notes {
         for found in found.iter() {
             let Asked { ask, cost: asked, in_quota_mode, in_shadow_mode } = asked(found.descriptor());
             let (limit, mode) = (found.limit(), manner(mode(ask), found.limit()));
-            let cost = match found.cost() {
+            let (cost, cost_from) = match found.cost() {
                 Cost::Asked => asked,
-                Cost::Said(cost) => cost,
+                Cost::Said(cost) => (cost, CostFrom::Field),
                 Cost::Unreadable => return Err(AskError::cost(ask, limit)),
             };
             let key = note_key(&mut self.keys, found.key());
             let is_quota = (in_quota_mode || limit.is_quota_mode()) && may_be_quota(mode);
-            let want = Want { ask, number: Some(found.rates().number()), key, cost, mode, is_quota };
+            let number = Some(found.rates().number());
+            let want = Want { ask, number, key, cost, cost_from, mode, is_quota };
             self.wants.note(want, in_shadow_mode || found.is_shadow());
         }
         Ok(())
@@ -131,6 +145,11 @@ impl Wants {
         for wants in [&mut self.enforced, &mut self.apart, &mut self.quotas, &mut self.shadow] {
             wants.clear();
         }
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Want> + '_ {
+        [&self.enforced, &self.apart, &self.quotas, &self.shadow].into_iter().flatten()
     }
 
     /// Those there are, if they are all to be decided together.
@@ -154,6 +173,11 @@ impl Wants {
         };
         wants.push(want);
     }
+}
+
+/// What an ask costs where no field says it, and who said so.
+fn cost_of<S: Store>(ask: &Ask<'_, S>) -> (u64, CostFrom) {
+    ask.cost.map_or((1, CostFrom::Nobody), |cost| (cost, CostFrom::Call))
 }
 
 /// What a limit does where something is to be taken.

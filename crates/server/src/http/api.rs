@@ -7,9 +7,10 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use serde::Serialize;
+use smallvec::SmallVec;
 use tollgate::store::Store;
 
-use super::body::{read_settlement, read_target};
+use super::body::{ActualCost, read_settlement, read_target};
 use super::check::{check, with_subject};
 use super::hosts::Hosts;
 use super::limits::HttpLimits;
@@ -18,7 +19,7 @@ use super::query::Query;
 use super::refusal::Refusal;
 use super::route::Route;
 use crate::access::{Principal, Scopes};
-use crate::engine::Clerk;
+use crate::engine::{Actual, Clerk};
 use crate::metrics::{Meter, Metrics};
 use crate::rls::{self, RlsOptions};
 
@@ -156,7 +157,7 @@ impl HttpApi {
             }
             Route::Settle => {
                 query(&[])?;
-                settle(clerk, body).await
+                settle(clerk, body, &self.limits).await
             }
             Route::Reset => {
                 query(&[])?;
@@ -211,10 +212,21 @@ pub(super) struct Asked<'a> {
     pub(super) is_draining: bool,
 }
 
-async fn settle<S: Store>(clerk: &mut Clerk<S>, body: &[u8]) -> Result<Response<Bytes>, Refusal> {
-    let settlement = read_settlement(body)?;
-    let settled = clerk.engine().settle(settlement.id, &[settlement.actual]).await;
-    if settled.map_err(Refusal::store)? {
+async fn settle<S: Store>(
+    clerk: &mut Clerk<S>,
+    body: &[u8],
+    limits: &HttpLimits,
+) -> Result<Response<Bytes>, Refusal> {
+    let settlement = read_settlement(body, limits)?;
+    let settled = match &settlement.actual {
+        ActualCost::One(cost) => clerk.engine().settle(settlement.id, Actual::Cost(*cost)).await,
+        ActualCost::ByField(costs) => {
+            let costs: SmallVec<[(&str, u64); 4]> =
+                costs.iter().map(|(name, cost)| (&**name, *cost)).collect();
+            clerk.engine().settle(settlement.id, Actual::Fields(&costs)).await
+        }
+    };
+    if settled.map_err(Refusal::settle)? {
         return Ok(answer(JSON, r#"{"settled":true}"#));
     }
     let detail = "nothing is held under this id: it was settled already, or its time is over, and it stays as it was taken";

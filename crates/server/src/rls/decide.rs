@@ -192,6 +192,7 @@ fn nobody_can_tell(ruling: &Ruling<'_>) -> bool {
 fn refusal(error: &AskError) -> Status {
     match error {
         AskError::Cost { ask, .. } => Status::invalid_argument(format!("descriptors[{ask}]: {error}")),
+        AskError::Unavailable { .. } => Status::unavailable(error.to_string()),
         AskError::Expression { .. } => Status::invalid_argument(error.to_string()),
         AskError::TooManyHeld { .. } | AskError::Supplied { .. } => {
             Status::resource_exhausted(error.to_string())
