@@ -16,6 +16,7 @@ mod ruling;
 mod settle;
 mod status;
 mod tally;
+mod unmatched;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -41,6 +42,7 @@ pub use tally::{Outcome, Tallied, Tally};
 
 use fallback::Fallback;
 use permits::Permits;
+use unmatched::Unmatched;
 
 /// A policy whose limits are open in a store. Clones share one state.
 ///
@@ -73,6 +75,7 @@ struct Shared<S: Store> {
     current: Arc<ArcSwap<Loaded<S>>>,
     fallback: Fallback,
     permits: Permits<S>,
+    unmatched: Unmatched,
     /// By domain and name: what was counted stays when the policy is loaded again.
     tallies: Mutex<Tallies>,
     status: Mutex<PolicyStatus>,
@@ -101,6 +104,7 @@ impl<S: Store> Engine<S> {
             current: Arc::new(ArcSwap::from_pointee(loaded)),
             fallback: Fallback::new(fallback),
             permits: Permits::new(time.clone(), hold_bytes, holds_per_caller),
+            unmatched: Unmatched::default(),
             tallies: Mutex::new(tallies),
             status: Mutex::new(PolicyStatus::new(origin, time.utc())),
             time,
@@ -192,6 +196,12 @@ impl<S: Store> Engine<S> {
     /// What the process keeps for limits that it decides alone while the store is away.
     pub fn fallback_usage(&self) -> Usage {
         self.shared.fallback.usage()
+    }
+
+    /// How many calls no limit applied to, by domain. Those in domains that the policy does not have are counted together, as
+    /// `@unknown`.
+    pub fn unmatched(&self) -> Vec<(String, u64)> {
+        self.shared.unmatched.counts()
     }
 
     /// What was counted for every limit there ever was, by domain and name.

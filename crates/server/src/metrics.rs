@@ -5,6 +5,8 @@
 //! | `tollgate_decisions_total` | `domain`, `rule`, `outcome` | calls, as each limit saw them end |
 //! | `tollgate_hits_total` | `domain`, `rule`, `outcome` | what they cost together |
 //! | `tollgate_near_limit_total` | `domain`, `rule` | calls that were allowed and left less than a fifth |
+//! | `tollgate_bad_values_total` | `domain`, `rule` | calls with a value that the limit could not use |
+//! | `tollgate_unmatched_calls_total` | `domain` | calls that no limit applied to; `@unknown` for all domains that the policy does not have |
 //! | `tollgate_decision_duration_seconds` | `protocol` | from a call's last byte to its answer |
 //! | `tollgate_connections` | `protocol` | open connections |
 //! | `tollgate_permits`, `tollgate_permit_bytes` | | what is held and not settled yet, and the memory that takes |

@@ -364,7 +364,7 @@ fn store() -> Vec<Setting> {
         of(
             "redis.timeout",
             "25ms",
-            "How long Redis may take to answer; then each limit decides by its if_store_fails",
+            "How long Redis may take to answer; then each limit decides by its on_store_failure",
             |to| &mut to.redis.timeout,
         ),
         of(

@@ -13,8 +13,8 @@ use tollgate_testkit::{Redis, RedisCluster, free_port};
 /// Nothing comes back while a test runs, and each limit has its own way when the store is away.
 const LIMITS: &str = "\
 [limit.shared]\nkey = \"user\"\nrate = \"100/d\"\n\n\
-[limit.open]\nkey = \"open\"\nrate = \"1/d\"\nif_store_fails = \"allow\"\n\n\
-[limit.closed]\nkey = \"closed\"\nrate = \"50/d\"\nif_store_fails = \"deny\"\n";
+[limit.open]\nkey = \"open\"\nrate = \"1/d\"\non_store_failure = \"allow\"\n\n\
+[limit.closed]\nkey = \"closed\"\nrate = \"50/d\"\non_store_failure = \"deny\"\n";
 
 /// One of a fleet. It waits for Redis longer than it would: a machine with other things to do may be slow.
 fn serve(policy: &Path, url: &str) -> Service {
@@ -206,7 +206,7 @@ fn when_redis_is_killed_every_limit_has_its_way_and_when_it_is_back_all_is_exact
     assert_eq!((counted("error_local_allowed"), counted("error_local_denied")), (50, 10));
     assert_eq!((metric(&one, "tollgate_backend_up"), metric(&one, "tollgate_nodes")), (0, 2));
     let log = one.log();
-    let told = log.matches("the store cannot tell: every limit decides by its if_store_fails").count();
+    let told = log.matches("the store cannot tell: every limit decides by its on_store_failure").count();
     assert!((1..30).contains(&told), "some seventy decisions, told once a second: {log}");
 
     let (_redis, clock) = (Redis::start_on(port, &[]), MonotonicClock::new());

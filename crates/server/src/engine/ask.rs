@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use tollgate::store::Store;
-use tollgate_policy::{Descriptor, Field, Limit};
+use tollgate_policy::{BadValue, Descriptor, Field};
 
 use super::loaded::Opened;
 
@@ -27,8 +27,20 @@ pub struct Ask<'a, S: Store> {
 pub enum Subject<'a, S: Store> {
     /// Those of the policy that apply to a domain and some fields.
     Policy(&'a str, &'a [Field<'a>]),
+    /// None of a domain.
+    Nothing(&'a str),
     /// One that the caller [opened](super::Clerk::open), for a key.
     Limit(&'a Opened<S>, &'a [u8]),
+}
+
+impl<S: Store> Subject<'_, S> {
+    /// The domain of the policy; none of a limit that the caller opened.
+    pub(super) fn domain(&self) -> Option<&str> {
+        match self {
+            Self::Policy(domain, _) | Self::Nothing(domain) => Some(domain),
+            Self::Limit(..) => None,
+        }
+    }
 }
 
 impl<'a, S: Store> Ask<'a, S> {
@@ -70,20 +82,13 @@ impl<'a, S: Store> Ask<'a, S> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AskError {
-    /// A field that says what the call costs has no whole number.
-    Cost {
+    /// A limit cannot use a value, and denies such calls.
+    BadValue {
         /// Which ask, counted from zero.
         ask: usize,
-        /// The limit that has such a field.
-        limit: String,
-        /// The field.
-        field: String,
-    },
-    /// Nobody can tell whether a limit applies.
-    Expression {
         /// The limit.
         limit: String,
-        /// What is wrong with its expression, or with what it looks at.
+        /// What is wrong with the value.
         why: String,
     },
     /// The store is unavailable, and what was asked changes what is counted: nothing but the store can do that.
@@ -120,26 +125,15 @@ pub enum HoldBound {
 }
 
 impl AskError {
-    pub(super) fn cost(ask: usize, limit: &Limit) -> Self {
-        let field = limit.cost_field().unwrap_or_default().to_owned();
-        Self::Cost { ask, limit: limit.name().to_owned(), field }
-    }
-
-    pub(super) fn expression(limit: &Limit, why: &str) -> Self {
-        Self::Expression { limit: limit.name().to_owned(), why: why.to_owned() }
+    pub(super) fn bad_value(ask: usize, bad: &BadValue<'_>) -> Self {
+        Self::BadValue { ask, limit: bad.limit().name().to_owned(), why: bad.why().to_owned() }
     }
 }
 
 impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cost { limit, field, .. } => {
-                write!(f, "limit {limit:?} reads the cost from field {field:?}, ")?;
-                write!(f, "which must be a whole number from 0 to {}", u64::MAX)
-            }
-            Self::Expression { limit, why } => {
-                write!(f, "nobody can tell whether limit {limit:?} applies: {why}")
-            }
+            Self::BadValue { limit, why, .. } => write!(f, "limit {limit:?} denies bad values: {why}"),
             Self::Unavailable { is_without_effect: true } => {
                 f.write_str("store unavailable, nothing was done: it is safe to try again")
             }

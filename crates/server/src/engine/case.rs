@@ -9,7 +9,7 @@ use tollgate::store::{Hit, Mode, Store, StoreError};
 use super::Engine;
 use super::ask::{Ask, AskError, Subject};
 use super::loaded::{Loaded, Opened};
-use super::notes::{Notes, Want};
+use super::notes::{Notes, Want, count_bad_values};
 use super::permits::Held;
 use super::ruling::{About, Basis, Findings, Ruling, findings, is_refused};
 use super::settle::Costs;
@@ -67,7 +67,9 @@ impl<'a, S: Store> Case<'a, S> {
         match (want.number, &self.asks[want.ask].subject) {
             (Some(number), _) => &self.loaded.opened()[number],
             (None, Subject::Limit(opened, _)) => opened,
-            (None, Subject::Policy(..)) => unreachable!("what a policy wants has a number"),
+            (None, Subject::Policy(..) | Subject::Nothing(_)) => {
+                unreachable!("what a policy wants has a number")
+            }
         }
     }
 
@@ -92,8 +94,19 @@ impl<'a, S: Store> Case<'a, S> {
         let answer = self.engine.store().decide_now(mode, &hits)?.ok()?; // an error has taken nothing
         let of = |hit: usize| self.about(&wants[hit], false);
         let ruling = Ruling::new(findings(&answer, mode, Basis::Store, of).collect());
-        ruling.count();
+        self.count(&ruling);
         Some(ruling)
+    }
+
+    /// Counts a call once it is decided.
+    #[inline]
+    fn count(&self, ruling: &Ruling<'_>) {
+        ruling.count();
+        count_bad_values(&self.notes.bad_values, self.loaded);
+        let domain = self.asks.first().and_then(|ask| ask.subject.domain());
+        if let (Some(no_match), Some(domain)) = (self.notes.unmatched, domain) {
+            self.engine.shared.unmatched.count(domain, no_match.is_known, no_match.is_denied);
+        }
     }
 
     /// What the limits of `wants` say, whoever decides.
@@ -213,7 +226,10 @@ impl<'a, S: Store> Case<'a, S> {
             }
             ruling = Ruling::new(all);
         }
-        ruling.count();
+        if self.notes.unmatched.is_some_and(|no_match| no_match.is_denied) {
+            ruling = Ruling::unmatched();
+        }
+        self.count(&ruling);
         Ok(ruling)
     }
 }

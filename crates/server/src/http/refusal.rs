@@ -99,15 +99,13 @@ impl Refusal {
     /// An ask that makes no sense, at a place in the body.
     pub(super) fn ask(error: &AskError, check: &str) -> Self {
         match error {
-            AskError::Cost { field, .. } => Self::bad(error.to_string())
-                .at(Place::Pointer(format!("{check}/descriptor/{}", token(field)))),
             AskError::Unavailable { is_without_effect: true } => {
                 Self::not_now(error.to_string()).retry_safe(true)
             }
             AskError::Unavailable { is_without_effect: false } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).retry_safe(false)
             }
-            AskError::Expression { .. } => {
+            AskError::BadValue { .. } => {
                 Self::bad(error.to_string()).at(Place::Pointer(format!("{check}/descriptor")))
             }
             AskError::TooManyHeld { .. } | AskError::Supplied { .. } => Self::not_now(error.to_string()),
@@ -224,18 +222,6 @@ mod tests {
         assert_eq!(
             body(refusal),
             r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"too \"odd\"","line":2,"column":7}"#
-        );
-    }
-
-    #[test]
-    fn a_cost_field_is_pointed_at() {
-        let error = AskError::Cost { ask: 0, limit: "bytes".to_owned(), field: "a/b~c".to_owned() };
-        assert_eq!(
-            body(Refusal::ask(&error, "/3")),
-            format!(
-                r#"{{"type":"about:blank","title":"Bad Request","status":400,"detail":"limit \"bytes\" reads the cost from field \"a/b~c\", which must be a whole number from 0 to {}","pointer":"/3/descriptor/a~1b~0c"}}"#,
-                u64::MAX
-            )
         );
     }
 

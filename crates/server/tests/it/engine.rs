@@ -361,7 +361,7 @@ fn shaky(text: &str) -> (Engine<Shaky>, Arc<AtomicBool>) {
 async fn a_store_that_could_not_tell_is_not_asked_again_for_the_same_call() {
     let (engine, is_away) = shaky(
         "[limit.a]\nrate = \"90/h\"\n[limit.b]\nrate = \"90/h\"\nmode = \"shadow\"\n\
-         [limit.c]\nrate = \"90/h\"\ncount_refused = true\n",
+         [limit.c]\nrate = \"90/h\"\ncount_denied = true\n",
     );
     let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
     let asked = || engine.store().asked.swap(0, Ordering::Relaxed);
@@ -381,7 +381,7 @@ async fn a_store_that_could_not_tell_is_not_asked_again_for_the_same_call() {
 
 #[tokio::test]
 async fn every_limit_says_what_to_do_while_the_store_is_away() {
-    let text = |choice: &str| format!("if_store_fails = \"{choice}\"\n[limit.all]\nrate = \"1/h\"\n");
+    let text = |choice: &str| format!("on_store_failure = \"{choice}\"\n[limit.all]\nrate = \"1/h\"\n");
     let nobody = Descriptor::new();
     let asks = [Ask::policy(&nobody)];
     for (choice, expected, basis) in [
@@ -407,7 +407,7 @@ async fn every_limit_says_what_to_do_while_the_store_is_away() {
 #[tokio::test]
 async fn a_limit_that_refuses_without_the_store_keeps_the_others_from_taking() {
     let (engine, is_away) = shaky(
-        "[limit.local]\nrate = \"1/h\"\n[limit.closed]\nrate = \"1/h\"\nif_store_fails = \"deny\"\nmatch.kind = \"write\"\n",
+        "[limit.local]\nrate = \"1/h\"\n[limit.closed]\nrate = \"1/h\"\non_store_failure = \"deny\"\nmatch.kind = \"write\"\n",
     );
     is_away.store(true, Ordering::Relaxed);
     let mut clerk = engine.clerk();
@@ -433,7 +433,7 @@ async fn while_the_store_is_away_each_process_has_its_share() {
 async fn decide_does_not_fall_back_where_only_the_store_can_do_it() {
     for choice in ["allow", "deny", "local"] {
         let (engine, is_away) =
-            shaky(&format!("if_store_fails = \"{choice}\"\n[limit.all]\nrate = \"5/h\"\n"));
+            shaky(&format!("on_store_failure = \"{choice}\"\n[limit.all]\nrate = \"5/h\"\n"));
         let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
         let asks = [Ask::policy(&nobody)];
         is_away.store(true, Ordering::Relaxed);

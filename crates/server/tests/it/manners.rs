@@ -27,24 +27,24 @@ rate = "2/h"
 [limit.counts]
 key = "counts"
 rate = "2/h"
-count_refused = true
+count_denied = true
 [limit.counts-too]
 key = "counts-too"
 rate = "2/h"
-count_refused = true
+count_denied = true
 [limit.quota]
 key = "quota"
 rate = "1/h"
-quota_mode = true
+envoy.any_of = true
 [limit.other-quota]
 key = "other-quota"
 rate = "2/h"
-quota_mode = true
+envoy.any_of = true
 [limit.shadow]
 key = "shadow"
 rate = "1/h"
 mode = "shadow"
-count_refused = true
+count_denied = true
 "#;
 
 fn descriptors<'a>(names: &[&'a str]) -> Vec<Descriptor<'a>> {

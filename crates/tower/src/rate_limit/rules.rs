@@ -171,9 +171,9 @@ impl<S: Store> Rules<S> {
     fn read_policy(&self, head: &Head<'_>, asked: &mut Asked) {
         let Some(book) = &self.book else { return };
         let cost = |entry: usize| self.entries[entry].cost.first(head);
-        book.read(head, &self.plan.options.clients, cost, |found| match found.cost {
-            Some(cost) => asked.wants(found.is_shadow).push(found.entry, cost, found.key),
-            None => self.refuse_at_once(asked, Reason::UnreadableCost, found.entry),
+        book.read(head, &self.plan.options.clients, cost, |found| match found {
+            Ok(found) => asked.wants(found.is_shadow).push(found.entry, found.cost, found.key),
+            Err(entry) => self.refuse_at_once(asked, Reason::BadValue, entry),
         });
     }
 

@@ -56,7 +56,7 @@ fn a_limit_of_the_callers_own_is_reset_for_a_key() {
 #[test]
 fn limits_are_listed_with_what_they_counted() {
     let site = Site::new(
-        "[limit.per-ip]\nkey = \"ip\"\nrate = [\"2/min\", \"10/h\"]\npriority = 3\nif_store_fails = \"deny\"\ncost = \"bytes\"\n\
+        "[limit.per-ip]\nkey = \"ip\"\nrate = [\"2/min\", \"10/h\"]\npriority = 3\non_store_failure = \"deny\"\ncost = \"bytes\"\n\
          [limit.per-ip.override.plan]\ngold = \"99/min\"\n",
     );
     for status in [200, 200, 429, 429] {
@@ -71,7 +71,7 @@ fn limits_are_listed_with_what_they_counted() {
         json!({"limits": [{
             "domain": "default", "name": "per-ip", "mode": "enforce", "algorithm": "token-bucket",
             "rates": ["2/min", "10/h"], "overrides": [["99/min"]], "key": ["ip"], "cost": "bytes", "priority": 3,
-            "if_store_fails": "deny", "calls": counters(2, 2), "hits": counters(2, 2), "near": 1,
+            "on_store_failure": "deny", "calls": counters(2, 2), "hits": counters(2, 2), "near": 1,
         }], "next": null})
     );
 }

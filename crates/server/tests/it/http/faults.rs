@@ -73,9 +73,9 @@ fn site(policy: &str) -> (Site<Broken>, Arc<AtomicBool>, Arc<AtomicBool>) {
     (Site::on(store, clock, policy, |server| server, |api| api), fails, panics)
 }
 
-const POLICY: &str = "[limit.open]\nrate = \"1/h\"\nif_store_fails = \"allow\"\nmatch.who = \"open\"\n\
-                      [limit.closed]\nrate = \"1/h\"\nif_store_fails = \"deny\"\nmatch.who = \"closed\"\n\
-                      [limit.local]\nrate = \"1/h\"\nif_store_fails = \"local\"\nmatch.who = \"local\"\n";
+const POLICY: &str = "[limit.open]\nrate = \"1/h\"\non_store_failure = \"allow\"\nmatch.who = \"open\"\n\
+                      [limit.closed]\nrate = \"1/h\"\non_store_failure = \"deny\"\nmatch.who = \"closed\"\n\
+                      [limit.local]\nrate = \"1/h\"\non_store_failure = \"local\"\nmatch.who = \"local\"\n";
 
 #[test]
 fn while_the_store_is_away_every_limit_does_what_it_says() {

@@ -59,7 +59,7 @@ impl Store for Down {
 #[tokio::test]
 async fn every_limit_says_what_becomes_of_a_call() {
     let limit = |name: &str, choice: &str| {
-        format!("[limit.{name}]\nkey = \"{name}\"\nrate = \"1/h\"\nif_store_fails = \"{choice}\"\n")
+        format!("[limit.{name}]\nkey = \"{name}\"\nrate = \"1/h\"\non_store_failure = \"{choice}\"\n")
     };
     let text = format!(
         "domain = \"d\"\n{}{}{}",
@@ -97,7 +97,7 @@ async fn every_limit_says_what_becomes_of_a_call() {
 async fn a_refund_is_unavailable_while_the_store_is_away() {
     for choice in ["allow", "deny", "local"] {
         let text = format!(
-            "domain = \"d\"\n[limit.a]\nkey = \"a\"\nrate = \"1/h\"\nif_store_fails = \"{choice}\"\n"
+            "domain = \"d\"\n[limit.a]\nkey = \"a\"\nrate = \"1/h\"\non_store_failure = \"{choice}\"\n"
         );
         let clock = ManualClock::starting_at(EVENING);
         let store = Down(MemoryStore::builder().clock(clock.clone()).build());
