@@ -48,7 +48,7 @@ async fn left<S: Store>(clerk: &mut Clerk<S>, descriptor: &Descriptor<'_>) -> Ve
 #[tokio::test]
 async fn all_limits_that_apply_admit_together_or_not_at_all() {
     let (_, engine) = engine(
-        "[limit.per-ip]\nkey = \"ip\"\nrate = \"5/min\"\n[limit.all]\nrate = [\"3/min\", \"100/h\"]\npriority = -1\n",
+        "[limit.per-ip]\nkey = \"ip\"\nrate = \"5/min\"\n[limit.all]\nrate = [\"3/min\", \"100/h\"]\n",
     );
     let mut clerk = engine.clerk();
     let ann = Descriptor::new().with("ip", "10.0.0.1");
@@ -246,16 +246,25 @@ async fn another_policy_keeps_what_stayed_the_same() {
 }
 
 #[tokio::test]
-async fn a_cost_field_without_a_number_is_an_error_and_takes_nothing() {
-    let (_, engine) =
-        engine("[limit.a]\nrate = \"9/min\"\npriority = 1\n[limit.b]\nrate = \"9/min\"\ncost = \"size\"\n");
+async fn a_cost_field_without_a_number_counts_as_absent() {
+    let (_, engine) = engine("[limit.a]\nrate = \"9/min\"\n[limit.b]\nrate = \"9/min\"\ncost = \"size\"\n");
+    let mut clerk = engine.clerk();
+    assert!(take(&mut clerk, &Descriptor::new().with("size", "-1")).await);
+    assert_eq!(left(&mut clerk, &Descriptor::new()).await, [8, 8]);
+}
+
+#[tokio::test]
+async fn a_limit_that_denies_bad_values_takes_nothing() {
+    let (_, engine) = engine(
+        "[limit.a]\nrate = \"9/min\"\n[limit.b]\nrate = \"9/min\"\ncost = \"size\"\non_bad_value = \"deny\"\n",
+    );
     let mut clerk = engine.clerk();
     let bad = Descriptor::new().with("size", "-1");
     let error = clerk.decide(Mode::Take, &[Ask::policy(&bad)]).await.unwrap_err();
-    assert!(matches!(&error, AskError::Cost { ask: 0, limit, field } if limit == "b" && field == "size"));
+    assert!(matches!(&error, AskError::BadValue { ask: 0, limit, .. } if limit == "b"));
     assert_eq!(
         error.to_string(),
-        "limit \"b\" reads the cost from field \"size\", which must be a whole number from 0 to 18446744073709551615"
+        "limit \"b\" denies bad values: the cost in the field \"size\" is not a whole number from 0 to 18446744073709551615"
     );
     let good = Descriptor::new().with("size", "4");
     assert!(take(&mut clerk, &good).await);

@@ -151,7 +151,7 @@ async fn each_ask_can_want_something_else() {
 
 #[tokio::test]
 async fn replacements_hold_across_asks() {
-    let text = "[limit.all]\nkey = \"ip\"\nrate = \"1/h\"\n[limit.staff]\nkey = \"staff\"\nrate = \"9/h\"\nreplaces = \"all\"\n";
+    let text = "[limit.all]\nkey = \"ip\"\nrate = \"1/h\"\n[limit.staff]\nkey = \"staff\"\nrate = \"9/h\"\nenvoy.replaces = \"all\"\n";
     let engine = engine(text);
     let mut clerk = engine.clerk();
     for _ in 0..3 {

@@ -56,8 +56,8 @@ fn a_limit_of_the_callers_own_is_reset_for_a_key() {
 #[test]
 fn limits_are_listed_with_what_they_counted() {
     let site = Site::new(
-        "[limit.per-ip]\nkey = \"ip\"\nrate = [\"2/min\", \"10/h\"]\npriority = 3\non_store_failure = \"deny\"\ncost = \"bytes\"\n\
-         [limit.per-ip.override.plan]\ngold = \"99/min\"\n",
+        "[limit.per-ip]\nkey = \"ip\"\nrate = [\"2/min\", \"10/h\"]\non_store_failure = \"deny\"\ncost = \"bytes\"\n\
+         overrides = [{ field = \"plan\", rates = { gold = \"99/min\" } }]\n",
     );
     for status in [200, 200, 429, 429] {
         assert_eq!(status_of(&site, "1"), status);
@@ -70,8 +70,8 @@ fn limits_are_listed_with_what_they_counted() {
         site.get("/v1/limits").json(),
         json!({"limits": [{
             "domain": "default", "name": "per-ip", "mode": "enforce", "algorithm": "token-bucket",
-            "rates": ["2/min", "10/h"], "overrides": [["99/min"]], "key": ["ip"], "cost": "bytes", "priority": 3,
-            "on_store_failure": "deny", "calls": counters(2, 2), "hits": counters(2, 2), "near": 1,
+            "rates": ["2/min", "10/h"], "overrides": [["99/min"]], "key": ["ip"], "cost": "bytes",
+            "on_store_failure": "deny", "on_bad_value": "default", "calls": counters(2, 2), "hits": counters(2, 2), "near": 1,
         }], "next": null})
     );
 }

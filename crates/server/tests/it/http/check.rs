@@ -306,15 +306,15 @@ fn checks_of_a_list_are_decided_one_after_the_other() {
 
 #[test]
 fn one_of_a_list_that_makes_no_sense_has_a_problem_in_its_place() {
-    let site = Site::new("[limit.bytes]\nrate = \"10/h\"\ncost = \"bytes\"\n");
+    let site = Site::new("[limit.bytes]\nrate = \"10/h\"\ncost = \"bytes\"\non_bad_value = \"deny\"\n");
     let answer = site
         .check(r#"[{"descriptor":{"bytes":4}},{"descriptor":{"bytes":"many"}},{"descriptor":{"bytes":6}}]"#);
     let json = answer.json();
     assert_eq!((answer.status, &json[0]["allowed"], &json[2]["allowed"]), (200, &json!(true), &json!(true)));
-    assert_eq!((&json[1]["status"], &json[1]["pointer"]), (&json!(400), &json!("/1/descriptor/bytes")));
+    assert_eq!((&json[1]["status"], &json[1]["pointer"]), (&json!(400), &json!("/1/descriptor")));
     let alone = site.check(r#"{"descriptor":{"bytes":"-1"}}"#);
-    assert!(alone.problem(400).contains(r#"limit "bytes" reads the cost from field "bytes""#));
-    assert_eq!(alone.json()["pointer"], "/descriptor/bytes");
+    assert!(alone.problem(400).contains(r#"limit "bytes" denies bad values: the cost in the field "bytes""#));
+    assert_eq!(alone.json()["pointer"], "/descriptor");
 }
 
 // Guards, item 6: a limit that a caller supplies never reaches the state of a policy's limit, whatever it is called.

@@ -158,6 +158,7 @@ domain = "llm"
 key = "user"
 rate = ["100/min", "1000/h"]
 cost = "tokens"
+on_bad_value = "deny"
 
 [limit.bytes]
 domain = "files"
@@ -397,7 +398,7 @@ fn mistakes_decide_nothing() {
         ("TG.CHECK ip", "ERR field 'ip' has no value"),
         (
             "TG.CHECK DOMAIN llm user ann tokens many",
-            "ERR limit \"tokens\" reads the cost from field \"tokens\", which must be a whole number from 0 to 18446744073709551615",
+            "ERR limit \"tokens\" denies bad values: the cost in the field \"tokens\" is not a whole number from 0 to 18446744073709551615",
         ),
     ] {
         assert_eq!(caller.say(line), Reply::error(told), "{line}");
