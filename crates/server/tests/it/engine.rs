@@ -96,6 +96,31 @@ async fn what_no_limit_applies_to_is_allowed_and_says_so() {
     assert!(ruling.is_allowed() && ruling.findings().is_empty() && ruling.decided_by().is_none());
 }
 
+/// Answers, item 16: a call that no limit applies to is denied if its domain says so, whatever is asked, and is counted by domain.
+#[tokio::test]
+async fn unmatched_calls_are_denied_if_their_domain_says_so() {
+    let (_, engine) = engine("unmatched = \"deny\"\n[limit.per-ip]\nkey = \"ip\"\nrate = \"2/min\"\n");
+    let (mut clerk, typo) = (engine.clerk(), Descriptor::new().with("ipp", "7"));
+    for mode in [Mode::Take, Mode::Count, Mode::Peek] {
+        let asks = [Ask::policy(&typo)];
+        let ruling = clerk.decide(mode, &asks).await.unwrap();
+        assert!(!ruling.is_allowed() && ruling.is_unmatched_denial(), "{mode:?}");
+        assert_eq!((ruling.retry_after(), ruling.findings().len()), (None, 0), "{mode:?}");
+    }
+    let (ruling, id) = clerk.hold(&[Ask::policy(&typo)], Duration::from_secs(9)).await.unwrap();
+    assert!(!ruling.is_allowed() && id.is_none());
+    drop(ruling);
+    for mode in [Mode::Charge, Mode::Refund] {
+        let asks = [Ask::policy(&typo)];
+        assert!(clerk.decide(mode, &asks).await.unwrap().is_allowed(), "{mode:?}: it has happened");
+    }
+    for name in ["x", "y", "z"] {
+        assert!(take(&mut clerk, &Descriptor::in_domain(name).with("ip", "7")).await, "as Envoy has it");
+    }
+    assert!(take(&mut clerk, &Descriptor::new().with("ip", "7")).await);
+    assert_eq!(engine.unmatched(), [("@unknown".to_owned(), 3), ("default".to_owned(), 6)]);
+}
+
 #[tokio::test]
 async fn a_limit_in_shadow_tells_and_refuses_nobody() {
     let (_, engine) = engine(

@@ -108,6 +108,31 @@ fn a_limit_can_be_brought_along() {
     assert_eq!(answer.json()["limits"][0]["domain"], "@http");
 }
 
+/// Answers, item 16: over HTTP, a call that no limit applies to is refused if its domain says so, and is measured.
+#[test]
+fn unmatched_calls_are_refused_if_their_domain_says_so() {
+    let site = Site::new("unmatched = \"deny\"\n[limit.per-ip]\nkey = \"ip\"\nrate = \"9/h\"\n");
+    for body in [r#"{"descriptor":{"ipp":"7"}}"#, r#"{"descriptor":{}}"#] {
+        let answer = site.check(body);
+        assert_eq!(answer.status, 429, "{body}");
+        let json = answer.json();
+        assert_eq!(
+            (&json["allowed"], &json["decided_by"], &json["limits"]),
+            (&json!(false), &json!(null), &json!([]))
+        );
+        assert_eq!((&json["retry_after"], answer.field("retry-after")), (&json!(null), None));
+    }
+    assert_eq!(site.check(r#"{"domain":"nope","descriptor":{"ip":"7"}}"#).status, 200);
+    let text = site.get("/metrics").body;
+    for line in [
+        "tollgate_unmatched_calls_total{domain=\"default\"} 2",
+        "tollgate_unmatched_calls_total{domain=\"@unknown\"} 1",
+        "tollgate_bad_values_total{domain=\"default\",rule=\"per-ip\"} 0",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
+    }
+}
+
 /// Answers, item 14: over HTTP, `actual` is a number for the cost that the call stated, or an object of cost fields.
 #[test]
 fn settle_by_number_and_by_field() {

@@ -332,6 +332,18 @@ fn settle_by_number_and_by_field() {
     assert_eq!(left("tokens 0 bytes 0"), 9 - 3, "each call stays one request");
 }
 
+/// Answers, item 16: over the protocol of Redis, a call that no limit applies to is refused if its domain says so.
+#[test]
+fn unmatched_calls_are_refused_if_their_domain_says_so() {
+    let serving = Serving::by("unmatched = \"deny\"\n[limit.per-ip]\nkey = \"ip\"\nrate = \"9/h\"\n");
+    let mut caller = serving.caller();
+    let answer = caller.say("TG.CHECK ipp 7");
+    assert_eq!((answer.field("allowed"), answer.field("limit")), (&Reply::Integer(0), &Reply::Null));
+    assert_eq!(answer.field("retry_after_ms"), &Reply::Integer(-1));
+    assert_eq!(caller.say("TG.CHECK DOMAIN nope ip 7").field("allowed"), &Reply::Integer(1));
+    assert_eq!(caller.say("TG.CHECK ip 7").field("allowed"), &Reply::Integer(1));
+}
+
 #[test]
 fn what_was_used_can_be_forgotten() {
     let serving = Serving::by(POLICY);
