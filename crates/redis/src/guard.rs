@@ -141,7 +141,8 @@ impl<C: Clock> Guard<C> {
             return Ok(Trial { guard: self, attempt, end: End::Abandoned });
         }
         self.untried.fetch_add(1, Ordering::Relaxed);
-        Err(StoreError::transient("the store has just failed several times, and is left alone for a moment"))
+        let untried = "the store has just failed several times, and is left alone for a moment";
+        Err(StoreError::transient(untried).without_effect())
     }
 }
 
@@ -193,7 +194,7 @@ impl<S: Store, C: Clock> Store for Guarded<S, C> {
         self.call(self.store.acquire(hits)).await
     }
 
-    async fn settle(&self, permit: S::Permit, actual: &[u64]) -> Result<(), StoreError> {
+    async fn settle(&self, permit: &mut S::Permit, actual: &[u64]) -> Result<(), StoreError> {
         self.call(self.store.settle(permit, actual)).await
     }
 

@@ -14,8 +14,10 @@ mod options;
 mod permits;
 mod reset;
 mod ruling;
+mod settle;
 mod status;
 mod tally;
+mod unmatched;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +28,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use tollgate::Tick;
-use tollgate::store::{Store, StoreError, Usage};
+use tollgate::store::{Store, Usage};
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
 
@@ -38,12 +40,14 @@ pub use options::EngineOptions;
 pub use permits::{PermitId, PermitIdError};
 pub use reset::Reset;
 pub use ruling::{Basis, Finding, Ruling};
+pub use settle::{Actual, SettleError};
 pub use status::{LoadProblem, Origin, PolicyStatus};
 pub use tally::{CallCounts, CallOutcome, Outcome, Tallied, Tally};
 
 use crate::metrics::Durations;
 use fallback::Fallback;
 use permits::Permits;
+use unmatched::Unmatched;
 
 /// A policy whose limits are open in a store. Clones share one state.
 ///
@@ -76,6 +80,7 @@ struct Shared<S: Store> {
     current: Arc<ArcSwap<Loaded<S>>>,
     fallback: Fallback,
     permits: Permits<S>,
+    unmatched: Unmatched,
     /// By domain and name: what was counted stays when the policy is loaded again.
     tallies: Mutex<Tallies>,
     status: Mutex<PolicyStatus>,
@@ -108,6 +113,7 @@ impl<S: Store> Engine<S> {
             current: Arc::new(ArcSwap::from_pointee(loaded)),
             fallback: Fallback::new(fallback),
             permits: Permits::new(time.clone(), hold_bytes, holds_per_caller),
+            unmatched: Unmatched::default(),
             tallies: Mutex::new(tallies),
             status: Mutex::new(PolicyStatus::new(origin, time.utc())),
             time,
@@ -156,15 +162,33 @@ impl<S: Store> Engine<S> {
         Clerk::new(self)
     }
 
-    /// Says what something [held](Clerk::hold) really cost: every ask in order, those without a number what was asked.
-    /// Whether it was still held: after its time it stays as it was taken.
+    /// Settles something [held](Clerk::hold) at its actual cost. Returns whether it was still held: after its time it stays as
+    /// it was taken.
     ///
     /// # Errors
-    /// If the store cannot be reached. What was taken then stays taken.
-    pub async fn settle(&self, id: PermitId, actual: &[u64]) -> Result<bool, StoreError> {
-        let Some(held) = self.shared.permits.remove(id) else { return Ok(false) };
-        held.settle(&self.shared.store, actual).await?;
-        Ok(true)
+    /// If `actual` names a cost that the call does not have, or the store is unavailable. It is safe to try again.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, it may or may not be settled, and is not held any more.
+    pub async fn settle(&self, id: PermitId, actual: Actual<'_>) -> Result<bool, SettleError> {
+        let Shared { store, permits, current, .. } = &*self.shared;
+        let is_cost_field = |name: &str| {
+            let limits = current.load();
+            limits.policy().limits().iter().any(|limit| limit.cost_field() == Some(name))
+        };
+        let Some((mut entry, costs)) = permits.remove(id, |held| held.actual(actual, is_cost_field))? else {
+            return Ok(false);
+        };
+        let Some(permit) = &mut entry.held.permit else { return Ok(true) };
+        match store.settle(permit, &costs).await {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                if error.is_without_effect() {
+                    permits.put_back(id, entry);
+                }
+                Err(SettleError::Store(error))
+            }
+        }
     }
 
     fn tally(&self, domain: &str, name: &str) -> Arc<Tally> {
@@ -202,6 +226,12 @@ impl<S: Store> Engine<S> {
     /// What the process keeps for limits that it decides alone while the store is away.
     pub fn fallback_usage(&self) -> Usage {
         self.shared.fallback.usage()
+    }
+
+    /// How many calls no limit applied to, by domain. Those in domains that the policy does not have are counted together, as
+    /// `@unknown`.
+    pub fn unmatched(&self) -> Vec<(String, u64)> {
+        self.shared.unmatched.counts()
     }
 
     /// What was counted for every limit there ever was, by domain and name.

@@ -23,9 +23,9 @@ mod tls;
 
 pub use access::{Access, Caller, Keyring, KeyringError, Keys, Principal, Scope, Scopes};
 pub use engine::{
-    Ask, AskError, Basis, CallCounts, CallOutcome, Clerk, DecisionLog, Engine, EngineOptions, Family,
+    Actual, Ask, AskError, Basis, CallCounts, CallOutcome, Clerk, DecisionLog, Engine, EngineOptions, Family,
     Finding, HoldBound, LONGEST_HOLD, LoadProblem, Loaded, LoggedCalls, Opened, Origin, Outcome, Own,
-    PermitId, PermitIdError, PolicyStatus, Reset, Ruling, Subject, Tallied, Tally, Told,
+    PermitId, PermitIdError, PolicyStatus, Reset, Ruling, SettleError, Subject, Tallied, Tally, Told,
 };
 pub use http::{Hosts, HttpApi, HttpLimits, HttpProtocol, ReadyNeeds};
 pub use metrics::{Compat, Connected, Meter, Metrics, TextFormat};

@@ -6,6 +6,8 @@
 //! | `tollgate_decisions_total` | `domain`, `limit`, `outcome` | calls, as each limit saw them end |
 //! | `tollgate_hits_total` | `domain`, `limit`, `outcome` | what they cost together |
 //! | `tollgate_near_limit_total` | `domain`, `limit` | calls that were allowed and left less than a fifth |
+//! | `tollgate_bad_values_total` | `domain`, `limit` | calls with a value that the limit could not use |
+//! | `tollgate_unmatched_calls_total` | `domain` | calls that no limit applied to; `@unknown` for all domains that the policy does not have |
 //! | `tollgate_decision_duration_seconds` | `protocol` | from a call's last byte to its answer |
 //! | `tollgate_connections` | `protocol` | open connections |
 //! | `tollgate_connections_refused_total` | `protocol`, `reason` | connections that were refused: `reason` is the setting that bounds them |

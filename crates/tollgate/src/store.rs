@@ -123,13 +123,14 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Says what each hit really cost, in the order in which they were asked for: what was taken too much comes back, as far
     /// as time has not restored it already; what was taken too little is charged, and those who come later wait for it. Hits
-    /// without a number cost what was asked.
+    /// without a number cost what was asked. A permit that was settled is worth nothing any more.
     ///
     /// # Errors
-    /// If the store cannot be reached. What was taken then stays taken.
+    /// If the store cannot be reached. The permit can be settled again if the error is [without effect](StoreError::is_without_effect);
+    /// otherwise it may have been settled, and settling it again may charge twice.
     fn settle(
         &self,
-        permit: Self::Permit,
+        permit: &mut Self::Permit,
         actual: &[u64],
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 

@@ -13,7 +13,7 @@ use super::ask::{Ask, AskError};
 use super::case::Case;
 use super::loaded::{Loaded, Opened};
 use super::notes::Notes;
-use super::permits::{Held, PermitId};
+use super::permits::PermitId;
 use super::ruling::{Ruling, count_alone, is_counted};
 use super::tally::{CallCounts, CallOutcome};
 use crate::access::Caller;
@@ -72,7 +72,8 @@ impl<S: Store> Clerk<S> {
     /// Decides about several asks together, and does with them what `mode` says.
     ///
     /// # Errors
-    /// If an ask makes no sense. That the store cannot tell is not an error: every limit says what to do then.
+    /// If an ask makes no sense, or the store cannot tell and is to charge or to give back. Where it is to take, count or look,
+    /// every limit says what to do then.
     ///
     /// # Cancel safety
     /// What had been taken by then stays taken.
@@ -133,9 +134,9 @@ impl<S: Store> Clerk<S> {
             // Boxed, because all who wait for a decision would carry around what few of them need.
             None => {
                 Box::pin(async {
-                    let mut so_far = case.begin().await;
+                    let mut so_far = case.begin().await?;
                     let mode = so_far.mode();
-                    so_far.add(case.decide(mode, case.enforced()).await);
+                    so_far.add(case.decide(mode, case.enforced()).await?);
                     case.conclude(so_far).await
                 })
                 .await?
@@ -152,7 +153,7 @@ impl<S: Store> Clerk<S> {
     /// enough, keep what they have counted.
     ///
     /// # Errors
-    /// As [`decide`](Self::decide), or if too much is held already.
+    /// As [`decide`](Self::decide), if the store cannot tell, or if too much is held already.
     ///
     /// # Cancel safety
     /// What had been taken by then stays taken.
@@ -164,15 +165,18 @@ impl<S: Store> Clerk<S> {
         let Self { engine, current, notes, caller, protocol, calls, .. } = self;
         let case = Case::new(engine, current.load(), notes, |_| Mode::Take, asks)?;
         let room = engine.shared.permits.reserve(*caller, case.enforced().len())?;
-        let mut so_far = case.begin().await;
+        let mut so_far = case.begin().await?;
         let (enforced, held) = match so_far.mode() {
-            Mode::Take => case.acquire(case.enforced()).await,
-            mode => (case.decide(mode, case.enforced()).await, Held::nothing()),
+            Mode::Take => {
+                let (enforced, held) = case.acquire(case.enforced()).await?;
+                (enforced, Some(held))
+            }
+            mode => (case.decide(mode, case.enforced()).await?, None),
         };
         so_far.add(enforced);
         let ruling = case.conclude(so_far).await?;
         note(&case, &ruling, protocol, calls);
-        let id = if ruling.is_allowed() { Some(room.fill(held, span)) } else { None };
+        let id = held.filter(|_| ruling.is_allowed()).map(|held| room.fill(held, span));
         Ok((ruling, id))
     }
 

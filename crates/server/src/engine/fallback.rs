@@ -39,7 +39,7 @@ impl Fallback {
         error: &StoreError,
         of: impl Fn(usize) -> About<'a> + Copy,
     ) -> Findings<'a> {
-        self.tell(error);
+        self.tell(error, "every limit decides by its on_store_failure");
         let choice = |hit: usize| of(hit).limit.on_store_failure;
         let mut all = Findings::new();
         let is_refused = (0..hits.len()).any(|hit| choice(hit) == OnStoreFailure::Deny);
@@ -60,11 +60,11 @@ impl Fallback {
     }
 
     /// Says so once a second, whatever the number of callers: those are all counted and marked anyway.
-    fn tell(&self, error: &StoreError) {
+    pub(super) fn tell(&self, error: &StoreError, then: &str) {
         self.untold.fetch_add(1, Ordering::Relaxed);
         if self.telling.check().is_admitted() {
             let decisions = self.untold.swap(0, Ordering::Relaxed);
-            tracing::warn!(%error, decisions, "the store cannot tell: every limit decides by its on_store_failure");
+            tracing::warn!(%error, decisions, "the store cannot tell: {then}");
         }
     }
 

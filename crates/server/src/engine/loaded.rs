@@ -38,6 +38,8 @@ pub struct Told {
     pub on_store_failure: OnStoreFailure,
     /// As callers are told of it in fields, for each quota; none if its name cannot be said there.
     pub fields: Vec<tollgate_http::Limit>,
+    /// The field that says what a call costs.
+    pub(super) cost_field: Option<Arc<str>>,
     pub(super) tally: Arc<Tally>,
 }
 
@@ -50,6 +52,7 @@ impl<S: Store> Loaded<S> {
             let mut opened = Opened::new(store, rule, limit.on_store_failure(), tally);
             opened.told.label = limit.label().map(Arc::from);
             opened.told.metadata = limit.metadata().cloned();
+            opened.told.cost_field = limit.cost_field().map(Arc::from);
             opened
         });
         let opened = opened.collect();
@@ -85,7 +88,8 @@ impl<S: Store> Opened<S> {
     pub(super) fn new(store: &S, rule: Rule, on_store_failure: OnStoreFailure, tally: Arc<Tally>) -> Self {
         let limit = store.open(&rule);
         let fields = fields(&rule).unwrap_or_default();
-        let told = Told { rule, label: None, metadata: None, on_store_failure, fields, tally };
+        let told =
+            Told { rule, label: None, metadata: None, on_store_failure, fields, cost_field: None, tally };
         Self { limit, told, refusal: None }
     }
 

@@ -31,6 +31,7 @@ impl<S: Store> Engine<S> {
     pub async fn reset(&self, subject: &Subject<'_, S>) -> Result<Vec<Reset>, StoreError> {
         match subject {
             Subject::Limit(opened, key) => Ok(vec![self.reset_one(opened, key).await?]),
+            Subject::Nothing(_) => Ok(Vec::new()),
             &Subject::Policy(domain, fields) => {
                 let mut descriptor = Descriptor::in_domain(domain);
                 for (name, value) in fields {

@@ -32,6 +32,9 @@ pub struct Finding<'a> {
     pub cost: u64,
     /// What it says.
     pub decision: Decision,
+    /// When the limit would be as fresh as new if the ask were taken, though it may not be: for a window its end, by the clock of the
+    /// store. `None` for never, or if nobody looked.
+    pub reset_if_taken: Option<Duration>,
     /// What was to be done.
     pub mode: Mode,
     /// Whether it only tells.
@@ -71,6 +74,16 @@ impl<'a> Ruling<'a> {
     pub(super) fn new(findings: Findings<'a>) -> Self {
         let is_allowed = !is_refused(findings.iter());
         Self { findings, is_allowed }
+    }
+
+    /// That a call is denied because no limit applies to it.
+    pub(super) fn unmatched() -> Self {
+        Self { findings: Findings::new(), is_allowed: false }
+    }
+
+    /// Whether it is denied because no limit applies to it.
+    pub fn is_unmatched_denial(&self) -> bool {
+        !self.is_allowed && self.findings.is_empty()
     }
 
     pub(super) fn into_findings(self) -> Findings<'a> {
@@ -201,7 +214,8 @@ pub(super) struct About<'a> {
 impl<'a> About<'a> {
     pub(super) fn finding(self, quota: usize, cost: u64, decision: Decision, basis: Basis) -> Finding<'a> {
         let Self { ask, limit, mode, is_shadow, is_quota } = self;
-        Finding { ask, limit, quota, cost, decision, mode, is_shadow, is_quota, basis }
+        let reset_if_taken = decision.reset_after();
+        Finding { ask, limit, quota, cost, decision, reset_if_taken, mode, is_shadow, is_quota, basis }
     }
 }
 
@@ -218,7 +232,8 @@ pub(super) fn findings<'a>(
         let about = of(said.hit as usize);
         let is_untaken = about.mode == Mode::Take && !is_taken;
         let decision = if is_untaken { said.untaken(&about.limit.rule) } else { said.decision };
-        about.finding(said.quota as usize, said.cost, decision, basis)
+        let finding = about.finding(said.quota as usize, said.cost, decision, basis);
+        Finding { reset_if_taken: said.decision.reset_after(), ..finding }
     })
 }
 

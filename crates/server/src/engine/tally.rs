@@ -107,6 +107,7 @@ pub struct Tally {
     calls: [AtomicU64; Outcome::ALL.len()],
     hits: [AtomicU64; Outcome::ALL.len()],
     near: AtomicU64,
+    bad_values: AtomicU64,
 }
 
 /// What was counted of a limit, with its name.
@@ -131,6 +132,15 @@ impl Tally {
         if is_near {
             self.near.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    pub(super) fn count_bad_value(&self) {
+        self.bad_values.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many calls had a value that the limit could not use.
+    pub fn bad_values(&self) -> u64 {
+        self.bad_values.load(Ordering::Relaxed)
     }
 
     /// How many calls ended so.

@@ -7,9 +7,10 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use serde::Serialize;
+use smallvec::SmallVec;
 use tollgate::store::Store;
 
-use super::body::{read_settlement, read_target};
+use super::body::{ActualCost, read_settlement, read_target};
 use super::check::{check, with_subject};
 use super::hosts::Hosts;
 use super::limits::HttpLimits;
@@ -19,7 +20,7 @@ use super::refusal::Refusal;
 use super::route::Route;
 use crate::access::{Access, Principal, Scopes};
 use crate::audit;
-use crate::engine::{Clerk, Engine};
+use crate::engine::{Actual, Clerk, Engine};
 use crate::metrics::{ErrorReason, Meter, Metrics, TextFormat};
 use crate::rls::{self, RlsOptions};
 
@@ -165,7 +166,7 @@ impl HttpApi {
             }
             Route::Settle => {
                 query(&[])?;
-                settle(clerk, body).await
+                settle(clerk, body, &self.limits).await
             }
             Route::Reset => {
                 query(&[])?;
@@ -265,10 +266,21 @@ pub(super) struct Asked<'a> {
     pub(super) is_leaving: bool,
 }
 
-async fn settle<S: Store>(clerk: &mut Clerk<S>, body: &[u8]) -> Result<Response<Bytes>, Refusal> {
-    let settlement = read_settlement(body)?;
-    let settled = clerk.engine().settle(settlement.id, &[settlement.actual]).await;
-    if settled.map_err(Refusal::store)? {
+async fn settle<S: Store>(
+    clerk: &mut Clerk<S>,
+    body: &[u8],
+    limits: &HttpLimits,
+) -> Result<Response<Bytes>, Refusal> {
+    let settlement = read_settlement(body, limits)?;
+    let settled = match &settlement.actual {
+        ActualCost::One(cost) => clerk.engine().settle(settlement.id, Actual::Cost(*cost)).await,
+        ActualCost::ByField(costs) => {
+            let costs: SmallVec<[(&str, u64); 4]> =
+                costs.iter().map(|(name, cost)| (&**name, *cost)).collect();
+            clerk.engine().settle(settlement.id, Actual::Fields(&costs)).await
+        }
+    };
+    if settled.map_err(Refusal::settle)? {
         return Ok(answer(JSON, r#"{"settled":true}"#));
     }
     let detail = "nothing is held under this id: it was settled already, or its time is over, and it stays as it was taken";

@@ -90,7 +90,7 @@ async fn decide<S: Store, T>(
     told: impl FnOnce(&Ruling<'_>, Option<PermitId>) -> T,
 ) -> Result<T, AskError> {
     with_subject(clerk, &call.target, async |clerk, subject| {
-        let asks = [Ask::new(subject).costing(call.cost)];
+        let asks = [Ask { cost: call.cost, ..Ask::new(subject) }];
         match call.hold {
             None => Ok(told(&clerk.decide(call.mode, &asks).await?, None)),
             Some(span) => {

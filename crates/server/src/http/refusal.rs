@@ -9,10 +9,10 @@ use tollgate::store::StoreError;
 use tollgate_flow::Fault;
 use tollgate_http::Problem;
 
-use super::json::{push_number, push_string};
+use super::json::{push_bool, push_number, push_string};
 use super::limits::HttpLimits;
 use crate::access::Scope;
-use crate::engine::AskError;
+use crate::engine::{AskError, SettleError};
 use crate::metrics::{ErrorReason, Meter};
 
 /// Why a request was not served. Told as `application/problem+json`. One pointer wide: most requests are served.
@@ -25,6 +25,8 @@ struct Reason {
     detail: Cow<'static, str>,
     place: Option<Place>,
     fault: Option<String>,
+    /// Whether it is safe to try again, if the request may have done something.
+    is_retry_safe: Option<bool>,
     /// A field of the answer that goes with the status.
     field: Option<(HeaderName, HeaderValue)>,
 }
@@ -42,7 +44,8 @@ pub(super) enum Place {
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Reason { status, detail: detail.into(), place: None, fault: None, field: None }))
+        let detail = detail.into();
+        Self(Box::new(Reason { status, detail, place: None, fault: None, is_retry_safe: None, field: None }))
     }
 
     /// The request makes no sense.
@@ -97,6 +100,12 @@ impl Refusal {
     /// An ask that makes no sense, at a place in the body.
     pub(super) fn ask(error: &AskError, check: &str) -> Self {
         match error {
+            AskError::Unavailable { is_without_effect: true } => {
+                Self::not_now(error.to_string()).retry_safe(true)
+            }
+            AskError::Unavailable { is_without_effect: false } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).retry_safe(false)
+            }
             AskError::BadValue { .. } => {
                 Self::bad(error.to_string()).at(Place::Pointer(format!("{check}/descriptor")))
             }
@@ -104,15 +113,31 @@ impl Refusal {
         }
     }
 
-    /// The store did not do what it was asked.
+    /// Something held was not settled.
+    pub(super) fn settle(error: SettleError) -> Self {
+        match error {
+            SettleError::Store(error) => Self::store(error),
+            SettleError::NoSuchField { ref field, .. } => {
+                Self::bad(error.to_string()).at(Place::Pointer(format!("/actual/{}", token(field))))
+            }
+            _ => Self::bad(error.to_string()).at(Place::Pointer("/actual".to_owned())),
+        }
+    }
+
+    /// The store did not do what it was asked, and may be asked again.
     pub(super) fn store(error: StoreError) -> Self {
-        let fault = Fault::untraced("the store does not answer").because(error);
-        Self::not_now(fault.report()).known_as(&fault)
+        let fault = Fault::untraced("store unavailable: it is safe to try again").because(error);
+        Self::not_now(fault.report()).known_as(&fault).retry_safe(true)
     }
 
     /// A mistake of ours. The log has it all.
     pub(super) fn fault(fault: &Fault) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, fault.report()).known_as(fault)
+    }
+
+    fn retry_safe(mut self, is_safe: bool) -> Self {
+        self.0.is_retry_safe = Some(is_safe);
+        self
     }
 
     fn known_as(mut self, fault: &Fault) -> Self {
@@ -159,7 +184,7 @@ impl Refusal {
 
     /// The body.
     pub(super) fn write(&self, json: &mut Vec<u8>) {
-        let Reason { status, detail, place, fault, .. } = &*self.0;
+        let Reason { status, detail, place, fault, is_retry_safe, .. } = &*self.0;
         json.extend_from_slice(br#"{"type":"about:blank","title":"#);
         push_string(json, status.canonical_reason().unwrap_or_default());
         json.extend_from_slice(br#","status":"#);
@@ -177,6 +202,10 @@ impl Refusal {
             Some(Place::Pointer(pointer)) => push_member(json, br#","pointer":"#, pointer),
             Some(Place::Parameter(name)) => push_member(json, br#","parameter":"#, name),
         }
+        if let Some(is_safe) = is_retry_safe {
+            json.extend_from_slice(br#","retry_safe":"#);
+            push_bool(json, *is_safe);
+        }
         if let Some(id) = fault {
             push_member(json, br#","fault":"#, id);
         }
@@ -187,6 +216,11 @@ impl Refusal {
 fn push_member(json: &mut Vec<u8>, name: &[u8], value: &str) {
     json.extend_from_slice(name);
     push_string(json, value);
+}
+
+/// A step of a JSON pointer.
+fn token(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]

@@ -24,6 +24,10 @@ const HITS: Family = Family::new(
     "What the calls cost together when they were decided; what is charged, given back or settled later is not in it",
 );
 const NEAR: Family = Family::new("tollgate_near_limit", "Calls that were allowed and left less than a fifth");
+const BAD_VALUES: Family =
+    Family::new("tollgate_bad_values", "Calls with a value that the limit could not use");
+const UNMATCHED: Family =
+    Family::new("tollgate_unmatched_calls", "Calls that no limit applied to, by domain");
 const DURATION: Family =
     Family::new("tollgate_decision_duration_seconds", "From a call's last byte to its answer");
 const CONNECTIONS: Family = Family::new("tollgate_connections", "Open connections");
@@ -83,6 +87,7 @@ const BUILD: Family = Family::new("tollgate_build", "The program");
 pub(super) struct Snapshot<S: Store> {
     engine: Engine<S>,
     tallies: Vec<Tallied>,
+    unmatched: Vec<(String, u64)>,
     /// None if the store did not answer.
     usage: Option<Usage>,
     status: PolicyStatus,
@@ -100,6 +105,7 @@ impl<S: Store> Snapshot<S> {
     ) -> Self {
         Self {
             tallies: engine.tallies(),
+            unmatched: engine.unmatched(),
             usage,
             status: engine.status(),
             process: Process::read(),
@@ -114,6 +120,14 @@ impl<S: Store> Snapshot<S> {
         HITS.counters(encoder, self.by_outcome(Tally::hits))?;
         let near = |limit: &Tallied| (labels(limit), limit.tally.near());
         NEAR.counters(encoder, self.tallies.iter().map(near))
+    }
+
+    /// Calls that were not limited as the policy may have meant it.
+    fn mistakes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let bad_values = |limit: &Tallied| (labels(limit), limit.tally.bad_values());
+        BAD_VALUES.counters(encoder, self.tallies.iter().map(bad_values))?;
+        let unmatched = |(domain, calls): &(String, u64)| ([("domain", domain.clone())], *calls);
+        UNMATCHED.counters(encoder, self.unmatched.iter().map(unmatched))
     }
 
     fn by_outcome(
@@ -218,6 +232,7 @@ impl<S: Store> fmt::Debug for Snapshot<S> {
 impl<S: Store> Collector for Snapshot<S> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.decisions(&mut encoder)?;
+        self.mistakes(&mut encoder)?;
         self.protocols(&mut encoder)?;
         self.store(&mut encoder)?;
         self.policy(&mut encoder)?;

@@ -63,7 +63,7 @@ pub(super) async fn allow<S: Store>(
     };
     match clerk.decide_own(Mode::Take, Own::fixed(FAMILY, quota), key, cost).await {
         Ok(decision) => replies.boolean(decision.is_admitted()),
-        Err(error) => replies.error(format_args!("ERR {error}")),
+        Err(error) => replies.ask_error(&error),
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn reset<S: Store>(
             Some(resets)
         }
         Err(error) => {
-            replies.store_error(&error);
+            replies.unavailable(&error);
             None
         }
     }

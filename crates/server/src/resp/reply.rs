@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use tollgate::store::StoreError;
-
+use crate::engine::AskError;
 use crate::metrics::{ErrorCounts, ErrorReason};
 
 /// Which version of the protocol a caller speaks.
@@ -46,8 +45,18 @@ impl Replies {
         self.errors.note(reason);
     }
 
-    /// The store does not answer.
-    pub(super) fn store_error(&mut self, error: &StoreError) {
+    /// A call was not decided.
+    pub(super) fn ask_error(&mut self, error: &AskError) {
+        match error {
+            AskError::Unavailable { .. } | AskError::TooManyHeld { .. } | AskError::Supplied { .. } => {
+                self.unavailable(error);
+            }
+            AskError::BadValue { .. } => self.error(format_args!("ERR {error}")),
+        }
+    }
+
+    /// Something cannot be done now.
+    pub(super) fn unavailable(&mut self, error: &impl fmt::Display) {
         self.push_error(format_args!("ERR {error}"));
         self.errors.note(ErrorReason::Unavailable);
     }

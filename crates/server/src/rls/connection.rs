@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::combinators::MapErr;
@@ -26,7 +27,7 @@ use super::decide::lacking;
 use super::health::Health;
 use super::proto::rate_limit_service_server::{RateLimitServiceServer, SERVICE_NAME};
 use super::reflection::Reflection;
-use super::service::Service;
+use super::service::{Service, TooLarge};
 use crate::access::{Access, Principal, Scope, Scopes, bearer};
 use crate::http::receive::{Unreceived, discard, receive};
 use crate::metrics::{ErrorReason, Meter};
@@ -39,6 +40,8 @@ pub(super) const LARGEST_MESSAGE: usize = 1024 * 1024;
 const LARGEST_BODY: usize = LARGEST_MESSAGE + 5;
 /// How many bytes the body of a request for health or reflection may have: a name.
 const LARGEST_NAME: usize = 4 * 1024 + 5;
+/// A message without a field, as gRPC frames it.
+const EMPTY_MESSAGE: &[u8] = &[0; 5];
 /// How many bytes the header fields of a request may have.
 const LARGEST_HEAD: u32 = 16 * 1024;
 /// How many bytes of responses wait for a slow peer on each stream.
@@ -168,6 +171,10 @@ impl<S: Store> Routes<S> {
         let mut body = self.bodies.limit(body, LARGEST_BODY);
         let received = match receive(&mut body, LARGEST_BODY).await {
             Ok(received) => received,
+            Err(Unreceived::TooLarge) => {
+                head.extensions.insert(TooLarge);
+                Bytes::from_static(EMPTY_MESSAGE)
+            }
             Err(why) => return status_of(why).into_http(),
         };
         self.activity.answered();

@@ -4,7 +4,7 @@ use tollgate::ManualClock;
 use tollgate::store::{MemoryStore, Mode};
 use tollgate_flow::Time;
 use tollgate_policy::{Descriptor, Policy};
-use tollgate_server::{Ask, Clerk, Engine, Origin, Outcome};
+use tollgate_server::{Actual, Ask, Clerk, Engine, Origin, Outcome};
 
 type Store = MemoryStore<ManualClock>;
 
@@ -171,7 +171,7 @@ async fn what_is_held_counts_where_refusals_do() {
     let (ruling, id) = clerk.hold(&asks, span).await.unwrap();
     assert!(ruling.is_allowed());
     drop(ruling);
-    assert!(engine.settle(id.unwrap(), &[1, 0]).await.unwrap());
+    assert!(engine.settle(id.unwrap(), Actual::Cost(1)).await.unwrap());
     assert_eq!((left(&mut clerk, "one").await, left(&mut clerk, "counts").await), (1, 1));
     let (ruling, id) = clerk.hold(&asks, span).await.unwrap();
     assert!(!ruling.is_allowed() && id.is_none());

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use http::header::HOST;
 use smallvec::SmallVec;
 use tollgate::store::Rule;
-use tollgate_policy::{Cost as Said, Descriptor, Match, OnStoreFailure, Policy, Rates, Scratch};
+use tollgate_policy::{Cost as Said, Descriptor, Match, OnStoreFailure, Policy, Rates, Scratch, Unmatched};
 
 use super::builder::Unavailable;
+use super::denial::Reason;
 use super::error::LimitError;
 use super::rules::Entry;
 use crate::client_address::Clients;
@@ -120,14 +121,14 @@ impl Book {
         })
     }
 
-    /// Tells which limits apply to a request, and the entries of those that deny it for a bad value. `cost` says what a call
-    /// costs where the policy does not.
+    /// Tells which limits apply to a request, or why it is denied, and by which entry if by one. `cost` says what a call costs
+    /// where the policy does not.
     pub(super) fn read(
         &self,
         head: &Head<'_>,
         clients: &Clients,
         cost: impl Fn(usize) -> u64,
-        mut each: impl FnMut(Result<Found<'_>, usize>),
+        mut each: impl FnMut(Result<Found<'_>, (Reason, Option<usize>)>),
     ) {
         thread_local! {
             /// Reused, so that matching allocates nothing. Nobody holds it while it is out.
@@ -144,7 +145,10 @@ impl Book {
             each(Ok(self.found(&found, &cost)));
         }
         for bad in matches.bad_values().filter(tollgate_policy::BadValue::denies) {
-            each(Err(self.first + bad.limit().rates()[0].number()));
+            each(Err((Reason::BadValue, Some(self.first + bad.limit().rates()[0].number()))));
+        }
+        if matches.is_empty() && self.policy.unmatched(&self.domain) == Some(Unmatched::Deny) {
+            each(Err((Reason::Unmatched, None)));
         }
         SCRATCH.set(scratch);
     }

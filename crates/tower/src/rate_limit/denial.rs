@@ -19,6 +19,8 @@ pub enum Reason {
     NoKey,
     /// A limit of the policy cannot use one of its values, and denies such calls (`on_bad_value = "deny"`).
     BadValue,
+    /// No limit of the policy applies to it, and the policy denies such calls (`unmatched = "deny"`).
+    Unmatched,
     /// The store could not tell, and [closes](crate::Unavailable::Closed) then.
     StoreUnavailable,
     /// There are too many calls at once.
@@ -83,7 +85,9 @@ impl<'a> Denial<'a> {
 
     fn problem(&self) -> Response<Bytes> {
         match self.reason {
-            Reason::LimitReached => Problem::refused_by(self.standings).response::<String>().map(Bytes::from),
+            Reason::LimitReached | Reason::Unmatched => {
+                Problem::refused_by(self.standings).response::<String>().map(Bytes::from)
+            }
             Reason::StoreUnavailable | Reason::TooManyAtOnce => {
                 Problem::new(ProblemType::TemporaryReducedCapacity).response::<String>().map(Bytes::from)
             }
@@ -101,6 +105,7 @@ impl<'a> Denial<'a> {
     fn grpc(&self) -> Response<Bytes> {
         let (status, message) = match self.reason {
             Reason::LimitReached => ("8", "a limit was reached"),
+            Reason::Unmatched => ("8", "no limit applies to the call"),
             Reason::NoKey => ("3", NO_KEY),
             Reason::BadValue => ("3", BAD_VALUE),
             Reason::StoreUnavailable => ("14", "the limit cannot be decided now"),

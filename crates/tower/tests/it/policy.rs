@@ -74,6 +74,17 @@ fn from(address: &str) -> http::request::Builder {
     Request::get("/").extension(address.parse::<IpAddr>().unwrap())
 }
 
+/// Answers, item 16: a request that no limit of the policy applies to is denied if the policy says so.
+#[tokio::test]
+async fn unmatched_requests_are_denied_if_the_policy_says_so() {
+    let limits = "[limit.login]\nmatch.path = \"/login\"\nrate = \"9/h\"\n";
+    for (unmatched, expected) in [("deny", [200, 429]), ("allow", [200, 200])] {
+        let mut service = by(&format!("unmatched = \"{unmatched}\"\n{limits}"));
+        let requests = [Request::get("/login"), Request::get("/logn")];
+        assert_eq!(statuses(&mut service, requests).await, expected, "{unmatched}");
+    }
+}
+
 #[tokio::test]
 async fn what_applies_is_known_by_address_method_path_and_host() {
     let mut service = by(r#"

@@ -51,7 +51,7 @@ impl Store for Remote {
         self.reach().await?.acquire(hits).await
     }
 
-    async fn settle(&self, permit: MemoryPermit, actual: &[u64]) -> Result<(), StoreError> {
+    async fn settle(&self, permit: &mut MemoryPermit, actual: &[u64]) -> Result<(), StoreError> {
         self.reach().await?.settle(permit, actual).await
     }
 
