@@ -1,4 +1,9 @@
 //! The log: lines on the standard error, for people or for programs.
+//!
+//! Decisions and audit entries are lines of JSON whatever the format of the log. They come from where requests are served, so a
+//! thread of their own writes them: a reader that is slow or gone delays no request.
+
+mod queue;
 
 use std::io::{self, IsTerminal};
 use std::panic::{self, PanicHookInfo};
@@ -8,15 +13,32 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
-use crate::settings::{Format, Level, Log};
+use crate::settings::{Decisions, Format, Level, Log};
+use queue::LineQueue;
+pub(crate) use queue::Written;
 
-/// Writes what is logged from now on.
-pub(crate) fn start(log: &Log) {
+/// The targets of decisions and of audit entries, as `tollgate-server` has them.
+const DECISIONS: &str = "tollgate::decision";
+const AUDIT: &str = "tollgate::audit";
+
+/// Writes what is logged from now on. What is returned, dropped, waits until the lines of JSON are written.
+pub(crate) fn start(log: &Log) -> io::Result<Written> {
     let level = level(log.level.0);
     // What the libraries beneath have to say is rarely of interest.
     let targets = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("tollgate", level);
-    tracing_subscriber::registry().with(lines(log.format.0).with_filter(targets)).init();
+    let targets = targets.with_target(DECISIONS, LevelFilter::OFF).with_target(AUDIT, LevelFilter::OFF);
+    let shown = |is_shown: bool| if is_shown { LevelFilter::INFO } else { LevelFilter::OFF };
+    let records = Targets::new()
+        .with_target(DECISIONS, shown(log.decisions.0 != Decisions::Off))
+        .with_target(AUDIT, shown(log.audit));
+    let (queue, written) = LineQueue::start(io::stderr())?;
+    let json = fmt::layer().json().flatten_event(true).with_ansi(false).with_writer(queue);
+    tracing_subscriber::registry()
+        .with(lines(log.format.0).with_filter(targets))
+        .with(json.with_filter(records))
+        .init();
     panic::set_hook(Box::new(tell_panic));
+    Ok(written)
 }
 
 fn level(level: Level) -> LevelFilter {

@@ -15,12 +15,14 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
-use tollgate_flow::OrFault;
+use tollgate_flow::{OrFault, Time};
 use tollgate_policy::Policy;
-use tollgate_server::{Engine, EngineOptions, Origin, PolicyPath, Reloader, Running, Server, Snapshots};
+use tollgate_server::{
+    DecisionLog, Engine, EngineOptions, LoggedCalls, Origin, PolicyPath, Reloader, Running, Server, Snapshots,
+};
 
 use crate::failure::Failure;
-use crate::settings::{Resolved, Settings, Store};
+use crate::settings::{Decisions, Log, LoggedKeys, Resolved, Settings, Store};
 use crate::{log, output, policy};
 use guard::Guard;
 use signals::{Signals, Told};
@@ -28,7 +30,7 @@ use signals::{Signals, Told};
 /// Serves by these settings.
 pub(crate) fn run(resolved: &Resolved) -> Result<(), Failure> {
     let settings = &resolved.settings;
-    log::start(&settings.log);
+    let _written = log::start(&settings.log).or_fault("cannot start")?;
     resolved.hints.iter().for_each(|hint| tracing::warn!("{hint}"));
     let policy = policy::read(policy_path(settings)).map_err(Failure::failed)?;
     match &settings.store {
@@ -63,6 +65,7 @@ fn serve<S: tollgate::store::Store>(
     (policy, origin): (Policy, Origin),
     settings: &Settings,
 ) -> Result<(), Failure> {
+    let options = options.decision_log(decision_log(&settings.log));
     let engine = Engine::with_options(store, policy, origin, options);
     let guard = Guard::new(settings)?;
     let mut server = server(&engine, &guard, settings);
@@ -76,6 +79,15 @@ fn serve<S: tollgate::store::Store>(
     output::print(&greeting::greeting(&engine, &doors, settings))?;
     let signal = runtime.block_on(until_stopped(&mut signals, &reloaders));
     drop(reloaders);
+    running.leave();
+    if let Some(delay) = settings.drain_delay {
+        tracing::info!(
+            signal,
+            ?delay,
+            "told to stop: /readyz answers 503, and the listeners close after the delay"
+        );
+        runtime.block_on(wait_before_closing(delay, &mut signals));
+    }
     let connections = running.connections();
     tracing::info!(
         signal,
@@ -83,6 +95,19 @@ fn serve<S: tollgate::store::Store>(
         "told to stop: nobody is let in any more, and what was begun is finished"
     );
     runtime.block_on(close(running, snapshots, settings.drain, &mut signals))
+}
+
+fn decision_log(log: &Log) -> DecisionLog {
+    let calls = match log.decisions.0 {
+        Decisions::Off => LoggedCalls::Off,
+        Decisions::Denied => LoggedCalls::Denied,
+        Decisions::All => LoggedCalls::All,
+    };
+    let decisions = DecisionLog::new(calls).one_in(log.decisions_one_in.0);
+    match log.keys.0 {
+        LoggedKeys::Hashed => decisions,
+        LoggedKeys::Clear => decisions.with_clear_keys(),
+    }
 }
 
 fn server<S: tollgate::store::Store>(engine: &Engine<S>, guard: &Guard, settings: &Settings) -> Server<S> {
@@ -121,6 +146,15 @@ async fn until_stopped(signals: &mut Signals, reloaders: &[Reloader]) -> &'stati
             }
             Told::Reload => reloaders.iter().for_each(Reloader::reload),
         }
+    }
+}
+
+/// Waits so long, or until it is told to stop once more.
+async fn wait_before_closing(delay: Duration, signals: &mut Signals) {
+    let again = async { while signals.next().await == Told::Reload {} };
+    tokio::select! {
+        () = Time::tokio().sleep(delay) => {}
+        () = again => {}
     }
 }
 

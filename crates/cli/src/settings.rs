@@ -23,7 +23,7 @@ use store::has_password;
 pub(crate) use store::{Address, Store};
 pub(crate) use table::*;
 pub(crate) use together::is_exposed;
-use tollgate_policy::did_you_mean;
+use tollgate_policy::nearest;
 pub(crate) use value::Count;
 
 /// The one setting that a file cannot have: which file it is.
@@ -160,20 +160,31 @@ impl Resolving {
     }
 }
 
-/// Variables that look like ours. They may be somebody else's: Kubernetes sets `TOLLGATE_PORT` for a service of this name.
+/// Variables that look like ours and are none, each with the nearest that is one.
 fn hints(given: &Given) -> Vec<String> {
     let settings = all();
     let known: Vec<String> =
         settings.iter().map(Setting::variable).chain([CONFIG_VARIABLE.to_owned()]).collect();
-    let short = |name: &str| name.strip_prefix(PREFIX).map(str::to_owned);
-    let ours: Vec<String> = known.iter().filter_map(|name| short(name)).collect();
-    let names = given.variables.iter().filter_map(|(name, _)| short(name.to_str()?));
-    let unknown = names.filter(|name| !ours.contains(name));
-    let hint = |name: String| {
-        let help = did_you_mean(&name, ours.iter().map(String::as_str))?.replace('"', "");
-        Some(format!("{PREFIX}{name} is no setting; {}", help.replace("mean ", &format!("mean {PREFIX}"))))
+    let names = given.variables.iter().filter_map(|(name, _)| name.to_str());
+    let unknown = names.filter(|name| {
+        let end = name.strip_prefix(PREFIX);
+        end.is_some_and(|end| !is_of_kubernetes(end)) && !known.iter().any(|known| known == name)
+    });
+    let hint = |name: &str| {
+        let nearest = nearest(name, known.iter().map(String::as_str)).unwrap_or(CONFIG_VARIABLE);
+        format!("{name} is no setting; the nearest is {nearest}")
     };
-    unknown.filter_map(hint).collect()
+    unknown.map(hint).collect()
+}
+
+/// Whether the end of a variable is one of those that Kubernetes sets for a service whose name begins with `tollgate`: such as
+/// `SERVICE_HOST`, `SERVICE_PORT_HTTP`, `PORT`, `PORT_8080_TCP_ADDR`, and `ADMIN_SERVICE_HOST`.
+fn is_of_kubernetes(end: &str) -> bool {
+    let words: Vec<&str> = end.split('_').collect();
+    let is_number = |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    words.windows(2).any(|pair| {
+        matches!(pair, ["SERVICE", "HOST" | "PORT"]) || (pair[0] == "PORT" && is_number(&pair[1]))
+    }) || words.last() == Some(&"PORT")
 }
 
 /// Shows what `serve` would go by, or what there is to set.

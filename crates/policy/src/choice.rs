@@ -40,17 +40,41 @@ impl fmt::Display for Mode {
 /// What a limit answers when its store cannot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum IfStoreFails {
+pub enum OnStoreFailure {
     /// Each process goes on by itself, with what it remembers.
     #[default]
     Local,
-    /// Everything passes.
+    /// Every call is allowed.
     Allow,
-    /// Nothing passes.
+    /// Every call is denied.
     Deny,
 }
 
-impl IfStoreFails {
+/// What a limit does with a bad value: a cost that is no whole number, or an expression that fails although all fields that it
+/// needs are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnBadValue {
+    /// It counts as absent: the call costs what it would without the cost field, and a limit whose expression fails does not
+    /// apply.
+    #[default]
+    Default,
+    /// The call is denied.
+    Deny,
+}
+
+/// What becomes of a call that no limit of its domain applies to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unmatched {
+    /// It is allowed.
+    #[default]
+    Allow,
+    /// It is denied.
+    Deny,
+}
+
+impl OnStoreFailure {
     /// Every choice there is.
     pub const ALL: [Self; 3] = [Self::Local, Self::Allow, Self::Deny];
 
@@ -64,7 +88,45 @@ impl IfStoreFails {
     }
 }
 
-impl fmt::Display for IfStoreFails {
+impl OnBadValue {
+    /// Every choice there is.
+    pub const ALL: [Self; 2] = [Self::Default, Self::Deny];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+impl Unmatched {
+    /// Every choice there is.
+    pub const ALL: [Self; 2] = [Self::Allow, Self::Deny];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+impl fmt::Display for OnStoreFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for OnBadValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for Unmatched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }

@@ -21,7 +21,7 @@ impl<'c, 'd> Worlds<'c, 'd> {
 
     /// What the limit is seen by.
     pub(crate) fn of(&self, limit: &DraftLimit) -> &World {
-        if limit.once {
+        if limit.limitador.once {
             self.all.get_or_init(|| World::new(self.descriptors))
         } else {
             self.one.get_or_init(|| World::new(self.descriptors.get(self.at..=self.at).unwrap_or_default()))
@@ -38,7 +38,7 @@ impl<'c, 'd> Worlds<'c, 'd> {
             }
         }
         let mut values = Vec::new();
-        for expression in &limit.per {
+        for expression in limit.key_expressions() {
             match self.of(limit).value(expression, limit) {
                 Outcome::Is(value) => values.push(value),
                 Outcome::Missing => return Outcome::Missing,

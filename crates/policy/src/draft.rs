@@ -8,28 +8,55 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value as Json;
 use tollgate_core::{Kind, Quota};
 
-use crate::choice::{IfStoreFails, Mode};
+use crate::choice::{Mode, OnBadValue, OnStoreFailure, Unmatched};
 use crate::condition::Condition;
 use crate::descriptor::DEFAULT_DOMAIN;
 use crate::entries::Entry;
 use crate::expression::Expression;
+use crate::key_part::KeyPart;
 use crate::source::Place;
 
 pub(crate) use check::{MOST_FIELDS, check, name_problem, rates_problem};
 
 /// Limits in the order of their file, not yet checked against each other.
 ///
-/// `Display` prints them as a policy file that reads back as the same draft, as long as no two have one name.
+/// `Display` prints them as a policy file that reads back as the same draft, as long as no two have one name and all domains
+/// have the same `unmatched`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Draft {
     /// The limits.
     pub limits: Vec<DraftLimit>,
+    /// What files say of their domains. A domain that is not here was not spoken of.
+    pub domains: Vec<DraftDomain>,
+}
+
+/// What a file says of a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DraftDomain {
+    /// The domain.
+    pub name: String,
+    /// What becomes of a call that no limit of the domain applies to.
+    pub unmatched: Unmatched,
+    /// Where that was written.
+    pub place: Place,
 }
 
 impl Draft {
-    /// Adds the limits of another file.
+    /// A draft of these limits, of whose domains nothing is said.
+    pub fn new(limits: Vec<DraftLimit>) -> Self {
+        Self { limits, domains: Vec::new() }
+    }
+
+    /// Adds another file.
     pub fn append(&mut self, mut other: Self) {
         self.limits.append(&mut other.limits);
+        self.domains.append(&mut other.domains);
+    }
+
+    /// What is said of a domain.
+    pub(crate) fn unmatched(&self, domain: &str) -> Option<Unmatched> {
+        self.domains.iter().find(|said| said.name == domain).map(|said| said.unmatched)
     }
 
     /// The same with names that differ even if the domains do.
@@ -46,10 +73,15 @@ impl Draft {
             }
             if limit.name != old {
                 renamed.insert((limit.domain.clone(), old.clone()), limit.name.clone());
-                limit.label = limit.label.take().or_else(|| limit.entries.is_empty().then_some(old));
+                let told = limit.envoy.label.is_some() || limit.limitador.name.is_some();
+                limit.envoy.label = limit
+                    .envoy
+                    .label
+                    .take()
+                    .or_else(|| (!told && limit.envoy.entries.is_empty()).then_some(old));
             }
         }
-        let called = |limit: &DraftLimit| Some((limit.domain.clone(), limit.label.clone()?));
+        let called = |limit: &DraftLimit| Some((limit.domain.clone(), limit.envoy.label.clone()?));
         let labels: HashSet<(String, String)> = self.limits.iter().filter_map(called).collect();
         for limit in &mut self.limits {
             let rename = |other: Reference| {
@@ -60,7 +92,8 @@ impl Draft {
                 let keep = new.is_none() || labels.contains(&old);
                 new.into_iter().chain(keep.then_some(other))
             };
-            limit.replaces = std::mem::take(&mut limit.replaces).into_iter().flat_map(rename).collect();
+            limit.envoy.replaces =
+                std::mem::take(&mut limit.envoy.replaces).into_iter().flat_map(rename).collect();
         }
         self
     }
@@ -76,14 +109,13 @@ impl Draft {
 /// let mut limit = DraftLimit::new("per-ip", Quota::per_second(10));
 /// limit.conditions.push(("path".into(), Condition::value("/api/*")));
 /// limit.key.push("ip".into());
-/// let draft = Draft { limits: vec![limit] };
+/// let draft = Draft::new(vec![limit]);
 /// assert_eq!(draft.to_string(), "[limit.per-ip]\nmatch.path = \"/api/*\"\nkey = \"ip\"\nrate = \"10/s\"\n");
 /// assert_eq!(Policy::compile(draft)?.limits().len(), 1);
 /// # Ok::<(), tollgate_policy::Problems>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[allow(clippy::struct_excessive_bools, reason = "each is a word of its own in a file")]
 pub struct DraftLimit {
     /// Its group: only descriptors of the same domain meet it.
     pub domain: String,
@@ -95,53 +127,67 @@ pub struct DraftLimit {
     pub conditions: Vec<(String, Condition)>,
     /// Expressions that must be true as well.
     pub when: Vec<Expression>,
-    /// What it asks of the descriptor's entries, one after the other; then it asks nothing else.
-    pub entries: Vec<Entry>,
-    /// Whether it looks at a call as a whole, and not at each of its descriptors.
-    pub once: bool,
-    /// The fields whose values say whose state it is. Without any, all share one.
-    pub key: Vec<String>,
-    /// Expressions whose values say so too.
-    pub per: Vec<Expression>,
+    /// The fields and expressions whose values say whose state it is. Without any, all share one.
+    pub key: Vec<KeyPart>,
     /// Its numbers. They admit together or not at all.
     pub rates: Vec<Quota>,
+    /// Other numbers for particular values. The first field in this list that has some for a call decides.
+    pub overrides: Vec<Override>,
     /// The arithmetic.
     pub kind: Kind,
     /// Whether it decides.
     pub mode: Mode,
     /// The field that says what a call costs.
     pub cost: Option<String>,
-    /// Other numbers for particular values.
-    pub overrides: Vec<Override>,
-    /// The higher, the earlier.
-    pub priority: i32,
+    /// What it answers when the store cannot.
+    pub on_store_failure: OnStoreFailure,
+    /// What it does with a value that is bad.
+    pub on_bad_value: OnBadValue,
+    /// Whether calls that it denies are counted.
+    pub count_denied: bool,
+    /// What only files of Envoy's service need.
+    pub envoy: EnvoyFields,
+    /// What only files of limitador need.
+    pub limitador: LimitadorFields,
+}
+
+/// What files of Envoy's rate limit service say of a limit beyond the other fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EnvoyFields {
+    /// What the limit asks of the descriptor's entries, one after the other; then it asks nothing else.
+    pub entries: Vec<Entry>,
+    /// What callers are told the limit is called.
+    pub label: Option<String>,
     /// The limits of the domain, by their names or labels, that do not apply where this one does.
     pub replaces: Vec<Reference>,
-    /// What it answers when the store cannot.
-    pub if_store_fails: IfStoreFails,
-    /// Whether calls that it refuses are counted.
-    pub count_refused: bool,
-    /// Whether it refuses only together with all others like it.
-    pub quota_mode: bool,
-    /// Whether its name for metrics has the values of all entries.
+    /// Whether the limit denies a call only together with all others like it.
+    pub any_of: bool,
+    /// Whether the limit's name for metrics has the values of all entries.
     pub detailed_metric: bool,
-    /// What callers are told it is called.
-    pub label: Option<String>,
-    /// What programs call it.
-    pub id: Option<String>,
-    /// Whatever else belongs to it; it comes with the answers.
+    /// Whatever else belongs to the limit; it comes with the answers.
     pub metadata: Option<Json>,
 }
 
-/// Other numbers for a particular value of a field. The field that is overridden first goes before the others.
+/// What files of limitador say of a limit beyond the other fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitadorFields {
+    /// What callers are told the limit is called; expressions see it as `limit.name`.
+    pub name: Option<String>,
+    /// What programs call the limit; expressions see it as `limit.id`.
+    pub id: Option<String>,
+    /// Whether the limit looks at a call as a whole, and not at each of its descriptors.
+    pub once: bool,
+}
+
+/// Other numbers for particular values of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     /// The field.
     pub field: String,
-    /// Its value; a star in it is a star.
-    pub value: String,
-    /// The numbers instead.
-    pub rates: Vec<Quota>,
+    /// Its values, and the numbers for each.
+    pub rates: Vec<(String, Vec<Quota>)>,
 }
 
 /// A limit's name, and where it was written.
@@ -162,29 +208,35 @@ impl DraftLimit {
             place: Place::default(),
             conditions: Vec::new(),
             when: Vec::new(),
-            entries: Vec::new(),
-            once: false,
             key: Vec::new(),
-            per: Vec::new(),
             rates: vec![rate],
+            overrides: Vec::new(),
             kind: Kind::default(),
             mode: Mode::default(),
             cost: None,
-            overrides: Vec::new(),
-            priority: 0,
-            replaces: Vec::new(),
-            if_store_fails: IfStoreFails::default(),
-            count_refused: false,
-            quota_mode: false,
-            detailed_metric: false,
-            label: None,
-            id: None,
-            metadata: None,
+            on_store_failure: OnStoreFailure::default(),
+            on_bad_value: OnBadValue::default(),
+            count_denied: false,
+            envoy: EnvoyFields::default(),
+            limitador: LimitadorFields::default(),
         }
+    }
+
+    /// The fields of its key.
+    pub(crate) fn key_fields(&self) -> impl Iterator<Item = &str> {
+        self.key.iter().filter_map(KeyPart::field_name)
+    }
+
+    /// The expressions of its key.
+    pub(crate) fn key_expressions(&self) -> impl Iterator<Item = &Expression> {
+        self.key.iter().filter_map(|part| match part {
+            KeyPart::Field { .. } => None,
+            KeyPart::Cel(expression) => Some(expression),
+        })
     }
 
     /// Whether it goes by that name or label.
     pub(crate) fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.label.as_deref() == Some(name)
+        self.name == name || self.envoy.label.as_deref() == Some(name)
     }
 }

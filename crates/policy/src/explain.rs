@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::choice::{IfStoreFails, Mode};
+use crate::choice::{Mode, OnBadValue, OnStoreFailure};
 use crate::compute::Worlds;
 use crate::descriptor::Descriptor;
 use crate::matcher::Asked;
@@ -41,8 +41,6 @@ pub struct LimitExplained {
     pub conditions: Vec<ConditionExplained>,
     /// Whether it decides.
     pub mode: Mode,
-    /// The higher, the earlier.
-    pub priority: i32,
     /// Its arithmetic.
     pub algorithm: &'static str,
     /// Its rates, or those of the override that applies.
@@ -57,7 +55,9 @@ pub struct LimitExplained {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
     /// What it answers when the store cannot.
-    pub if_store_fails: IfStoreFails,
+    pub on_store_failure: OnStoreFailure,
+    /// What it does with a value that is bad.
+    pub on_bad_value: OnBadValue,
     /// What it would answer now. Who holds the states fills it in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
@@ -69,6 +69,8 @@ pub struct LimitExplained {
 pub enum Outcome {
     /// It applies.
     Applies,
+    /// It denies the call, because a value is bad.
+    DeniesBadValue,
     /// Its conditions hold, but the limit of that name, which applies as well, replaces it.
     ReplacedBy(String),
     /// Its conditions hold, but it is switched off.
@@ -125,7 +127,12 @@ impl Policy {
         let holds = |rank: u32| conditions[&rank].iter().all(|condition| condition.holds);
         let is_on = |rank: u32| self.limits()[rank as usize].mode() != Mode::Off;
         let met: Vec<u32> = all.iter().copied().filter(|&rank| is_on(rank) && holds(rank)).collect();
+        let denies = |rank: u32| {
+            let limit = &self.limits()[rank as usize];
+            is_on(rank) && limit.on_bad_value() == OnBadValue::Deny && call.is_bad(limit, &conditions[&rank])
+        };
         let outcome = |rank: u32| match replaced_by(self.limits(), met.iter().copied(), rank) {
+            None if denies(rank) => Outcome::DeniesBadValue,
             _ if !holds(rank) => Outcome::DoesNotMatch,
             _ if !is_on(rank) => Outcome::Off,
             Some(by) => Outcome::ReplacedBy(self.limits()[by as usize].name().to_owned()),
@@ -137,9 +144,10 @@ impl Policy {
         let mut limits: Vec<LimitExplained> = all.iter().map(explain).collect();
         limits.sort_by_key(|limit| match limit.outcome {
             Outcome::Applies => 0,
-            Outcome::ReplacedBy(_) => 1,
-            Outcome::Off => 2,
-            Outcome::DoesNotMatch => 3,
+            Outcome::DeniesBadValue => 1,
+            Outcome::ReplacedBy(_) => 2,
+            Outcome::Off => 3,
+            Outcome::DoesNotMatch => 4,
         });
         Explanation { domain: descriptor.domain().to_owned(), hints: self.hints(descriptor), limits }
     }

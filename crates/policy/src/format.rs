@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::choice::Unmatched;
 use crate::draft::Draft;
 use crate::import;
 use crate::native;
@@ -76,7 +77,7 @@ pub fn read(source: &Arc<Source>) -> Result<Draft, Problems> {
 /// with it states of their own.
 ///
 /// # Errors
-/// Everything that is wrong with the limits; or that there are none.
+/// Everything that is wrong with the limits; or that there are none; or that one file cannot say what they say of `unmatched`.
 ///
 /// # Examples
 /// ```
@@ -87,9 +88,9 @@ pub fn read(source: &Arc<Source>) -> Result<Draft, Problems> {
 /// [limit.\"path_/login\"]
 /// domain = \"web\"
 /// algorithm = \"fixed-window\"
-/// count_refused = true
-/// entries = \"path_/login\"
+/// count_denied = true
 /// rate = \"5/min\"
+/// envoy.entries = \"path_/login\"
 /// ");
 /// # Ok::<(), tollgate_policy::Problems>(())
 /// ```
@@ -97,7 +98,15 @@ pub fn convert(draft: Draft) -> Result<String, Problems> {
     if draft.limits.is_empty() {
         return Err(Problem::in_file("", "there is no limit to convert").into());
     }
-    Policy::compile(draft.clone())?;
+    let policy = Policy::compile(draft.clone())?;
+    let denying: Vec<&str> =
+        policy.domains().filter(|domain| policy.unmatched(domain) == Some(Unmatched::Deny)).collect();
+    if let Some(domain) = denying.first().filter(|_| denying.len() < policy.domains().count()) {
+        let message = format!("the domain {domain:?} has unmatched = \"deny\" and others have not");
+        let help =
+            "a file has one word for all of its domains: convert the files of each domain alone".to_owned();
+        return Err(Problem::in_file("", message).help(help).into());
+    }
     Ok(draft.with_unique_names().to_string())
 }
 

@@ -49,6 +49,6 @@ pub(crate) fn finish(draft: &mut Draft, problems: &mut Problems) {
 
 /// The domain of a file for Envoy, which has no more than one.
 pub(crate) fn domain_of(draft: &Draft) -> Option<&str> {
-    let first = draft.limits.first().filter(|limit| !limit.entries.is_empty());
+    let first = draft.limits.first().filter(|limit| !limit.envoy.entries.is_empty());
     first.map(|limit| limit.domain.as_str())
 }

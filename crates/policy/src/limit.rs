@@ -8,11 +8,13 @@ use foldhash::fast::RandomState;
 use serde_json::Value as Json;
 use tollgate_core::{Kind, Quota};
 
-use crate::choice::{IfStoreFails, Mode};
+use crate::choice::{Mode, OnBadValue, OnStoreFailure};
 use crate::condition::Condition;
 use crate::descriptor::{Descriptor, escaped};
-use crate::draft::DraftLimit;
+use crate::draft::{DraftLimit, Override};
 use crate::entries::{self, Entry, write_entry};
+use crate::expression::Expression;
+use crate::key_part::KeyPart;
 use crate::matcher::{Asked, FieldId};
 use crate::pattern::Pattern;
 
@@ -22,7 +24,7 @@ pub struct Limit {
     draft: DraftLimit,
     /// What must hold, the fields of the key among it.
     clauses: Vec<(FieldId, Condition)>,
-    key: Vec<FieldId>,
+    key: Vec<Part>,
     /// Which of the entries are counted by their stars.
     shared: Vec<Option<Pattern>>,
     cost: Option<FieldId>,
@@ -34,6 +36,15 @@ pub struct Limit {
 }
 
 type ByValue = HashMap<Box<[u8]>, usize, RandomState>;
+
+/// A part of a key.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// A field, and how many bits of an IPv6 address are counted.
+    Field(FieldId, Option<u8>),
+    /// What an expression comes to.
+    Computed,
+}
 
 /// Quotas that admit together or not at all: those of a limit, or of one of its overrides.
 ///
@@ -69,8 +80,6 @@ pub enum Cost {
     Asked,
     /// What the field says.
     Said(u64),
-    /// The field is there, but not a whole number. Whoever decides should refuse the call as malformed.
-    Unreadable,
 }
 
 impl Limit {
@@ -78,17 +87,22 @@ impl Limit {
     pub(crate) fn new(draft: DraftLimit, number: usize, mut field: impl FnMut(&str) -> FieldId) -> Self {
         let mut clauses: Vec<(FieldId, Condition)> =
             draft.conditions.iter().map(|(name, condition)| (field(name), condition.clone())).collect();
-        let key: Vec<FieldId> = draft.key.iter().map(|name| field(name)).collect();
-        for &part in &key {
-            if !clauses.iter().any(|(field, _)| *field == part) {
-                clauses.push((part, Condition::present()));
+        let mut part = |part: &KeyPart| match part {
+            KeyPart::Field { name, ipv6_prefix } => Part::Field(field(name), *ipv6_prefix),
+            KeyPart::Cel(_) => Part::Computed,
+        };
+        let key: Vec<Part> = draft.key.iter().map(&mut part).collect();
+        for part in &key {
+            let Part::Field(needed, _) = *part else { continue };
+            if !clauses.iter().any(|(field, _)| *field == needed) {
+                clauses.push((needed, Condition::present()));
             }
         }
         let cost = draft.cost.as_deref().map(&mut field);
         let mut limit = Self {
             clauses,
             key,
-            shared: entries::shared(&draft.entries),
+            shared: entries::shared(&draft.envoy.entries),
             cost,
             rates: vec![Rates { quotas: draft.rates.clone(), number }],
             overrides: Vec::new(),
@@ -103,17 +117,16 @@ impl Limit {
     fn compile_overrides(&mut self, mut field: impl FnMut(&str) -> FieldId) {
         let mut known: HashMap<Vec<Quota>, usize> = HashMap::from([(self.draft.rates.clone(), 0)]);
         for other in &self.draft.overrides {
-            let rates = *known.entry(other.rates.clone()).or_insert_with(|| {
-                let number = self.rates[0].number + self.rates.len();
-                self.rates.push(Rates { quotas: other.rates.clone(), number });
-                self.rates.len() - 1
-            });
-            let id = field(&other.field);
-            let at = self.overrides.iter().position(|(field, _)| *field == id).unwrap_or_else(|| {
-                self.overrides.push((id, ByValue::default()));
-                self.overrides.len() - 1
-            });
-            self.overrides[at].1.insert(other.value.as_bytes().into(), rates);
+            let mut by_value = ByValue::default();
+            for (value, quotas) in &other.rates {
+                let rates = *known.entry(quotas.clone()).or_insert_with(|| {
+                    let number = self.rates[0].number + self.rates.len();
+                    self.rates.push(Rates { quotas: quotas.clone(), number });
+                    self.rates.len() - 1
+                });
+                by_value.insert(value.as_bytes().into(), rates);
+            }
+            self.overrides.push((field(&other.field), by_value));
         }
     }
 
@@ -143,17 +156,17 @@ impl Limit {
     }
 
     /// What it answers when the store cannot.
-    pub fn if_store_fails(&self) -> IfStoreFails {
-        self.draft.if_store_fails
+    pub fn on_store_failure(&self) -> OnStoreFailure {
+        self.draft.on_store_failure
     }
 
-    /// The higher, the earlier.
-    pub fn priority(&self) -> i32 {
-        self.draft.priority
+    /// What it does with a bad value.
+    pub fn on_bad_value(&self) -> OnBadValue {
+        self.draft.on_bad_value
     }
 
-    /// The fields of its key.
-    pub fn key_fields(&self) -> &[String] {
+    /// The fields and expressions of its key.
+    pub fn key(&self) -> &[KeyPart] {
         &self.draft.key
     }
 
@@ -162,40 +175,40 @@ impl Limit {
         self.draft.cost.as_deref()
     }
 
-    /// What callers are told it is called: its label, else its name, else, if it has entries, nothing.
+    /// What callers are told it is called: what Envoy's or limitador's file says, else its name, else, if it has entries, nothing.
     pub fn label(&self) -> Option<&str> {
-        let name = self.draft.entries.is_empty().then_some(self.name());
-        self.draft.label.as_deref().or(name)
+        let name = self.entries().is_empty().then_some(self.name());
+        self.draft.envoy.label.as_deref().or(self.draft.limitador.name.as_deref()).or(name)
     }
 
     /// What programs call it.
     pub fn id(&self) -> Option<&str> {
-        self.draft.id.as_deref()
+        self.draft.limitador.id.as_deref()
     }
 
     /// Whatever else belongs to it.
     pub fn metadata(&self) -> Option<&Json> {
-        self.draft.metadata.as_ref()
+        self.draft.envoy.metadata.as_ref()
     }
 
     /// What it asks of the descriptor's entries.
     pub fn entries(&self) -> &[Entry] {
-        &self.draft.entries
+        &self.draft.envoy.entries
     }
 
-    /// Whether calls that it refuses are counted, each limit for itself.
-    pub fn counts_refused(&self) -> bool {
-        self.draft.count_refused
+    /// Whether calls that it denies are counted, each limit for itself.
+    pub fn counts_denied(&self) -> bool {
+        self.draft.count_denied
     }
 
-    /// Whether it refuses a call only if all others like it do.
-    pub fn is_quota_mode(&self) -> bool {
-        self.draft.quota_mode
+    /// Whether it denies a call only if all others like it do.
+    pub fn is_any_of(&self) -> bool {
+        self.draft.envoy.any_of
     }
 
     /// Whether it looks at a call as a whole, by its first descriptor.
     pub fn is_once(&self) -> bool {
-        self.draft.once
+        self.draft.limitador.once
     }
 
     /// Its name for metrics: the domain and then, for a limit with entries, each of them; else its name, all joined with
@@ -209,7 +222,7 @@ impl Limit {
         for entry in self.entries() {
             name.push('.');
             match found.next() {
-                Some(field) if entry.in_metrics || self.draft.detailed_metric => {
+                Some(field) if entry.in_metrics || self.draft.envoy.detailed_metric => {
                     let mut text = Vec::new();
                     write_entry(field, &mut text);
                     name.push_str(&escaped(&text));
@@ -218,6 +231,21 @@ impl Limit {
             }
         }
         name
+    }
+
+    /// What it asks of fields, each by its name.
+    pub fn conditions(&self) -> &[(String, Condition)] {
+        &self.draft.conditions
+    }
+
+    /// The expressions that must come to true.
+    pub fn when(&self) -> &[Expression] {
+        &self.draft.when
+    }
+
+    /// The rates that values of fields have in place of its own, in the order in which they are looked up.
+    pub fn overrides(&self) -> &[Override] {
+        &self.draft.overrides
     }
 
     /// Its rates: its own first, then those of its overrides, each once.
@@ -249,25 +277,22 @@ impl Limit {
 
     /// The name of the field of an override.
     pub(crate) fn overridden_field(&self, at: usize) -> &str {
-        let mut names: Vec<&str> = Vec::new();
-        for name in self.draft.overrides.iter().map(|other| other.field.as_str()) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names.get(at).copied().unwrap_or_default()
+        self.draft.overrides.get(at).map(|other| other.field.as_str()).unwrap_or_default()
     }
 
     /// The name of a field of the key.
-    pub(crate) fn key_field(&self, id: FieldId) -> Option<&String> {
-        self.key.iter().position(|field| *field == id).map(|at| &self.draft.key[at])
+    pub(crate) fn key_field(&self, id: FieldId) -> Option<&str> {
+        let at = self.key.iter().position(|part| matches!(part, Part::Field(field, _) if *field == id))?;
+        self.draft.key[at].field_name()
     }
 
-    pub(crate) fn cost_of(&self, asked: &Asked<'_>) -> Cost {
-        match self.cost.and_then(|field| asked.value(field)) {
-            None => Cost::Asked,
-            Some(value) => whole_number(value).map_or(Cost::Unreadable, Cost::Said),
-        }
+    /// What a call costs; the error says why its cost field is bad.
+    pub(crate) fn cost_of(&self, asked: &Asked<'_>) -> Result<Cost, String> {
+        let Some(value) = self.cost.and_then(|field| asked.value(field)) else { return Ok(Cost::Asked) };
+        whole_number(value).map(Cost::Said).ok_or_else(|| {
+            let field = self.cost_field().unwrap_or_default();
+            format!("the cost in the field {field:?} is not a whole number from 0 to {}", u64::MAX)
+        })
     }
 }
 

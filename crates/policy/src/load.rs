@@ -117,11 +117,11 @@ impl Reading {
         let all = &mut parts[part].draft;
         let mut known: HashMap<&str, &Place> = HashMap::new();
         for limit in &all.limits {
-            known.entry(&limit.entries[0].text).or_insert(&limit.place);
+            known.entry(&limit.envoy.entries[0].text).or_insert(&limit.place);
         }
         let mut told = HashSet::new();
         draft.limits.retain(|limit| {
-            let descriptor = limit.entries[0].text.as_str();
+            let descriptor = limit.envoy.entries[0].text.as_str();
             let Some(first) = known.get(descriptor) else { return true };
             if told.insert(descriptor.to_owned()) {
                 let message = format!("the descriptor {descriptor:?} is already there at {first}");

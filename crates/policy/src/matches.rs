@@ -1,6 +1,6 @@
 //! The limits that apply to a call.
 
-use crate::choice::{IfStoreFails, Mode};
+use crate::choice::{Mode, OnBadValue, OnStoreFailure};
 use crate::compute::Worlds;
 use crate::descriptor::Descriptor;
 use crate::expression::Outcome;
@@ -17,7 +17,7 @@ pub struct Scratch {
     met: Vec<Met>,
     found: Vec<Found>,
     keys: Vec<u8>,
-    failed: Option<(u32, String)>,
+    bad: Vec<Bad>,
 }
 
 /// A limit whose conditions hold.
@@ -38,6 +38,14 @@ struct Found {
     key_end: usize,
 }
 
+/// A value that a limit cannot use.
+#[derive(Debug)]
+struct Bad {
+    descriptor: usize,
+    rank: u32,
+    why: String,
+}
+
 impl Scratch {
     /// No memory yet.
     pub fn new() -> Self {
@@ -50,7 +58,7 @@ impl Scratch {
         self.found.clear();
         self.keys.clear();
         self.examined = 0;
-        self.failed = None;
+        self.bad.clear();
     }
 
     /// Takes over the ranks found for a descriptor, which may come in any order and repeatedly, as far as expressions agree.
@@ -66,21 +74,31 @@ impl Scratch {
             match worlds.compute(limit.draft()) {
                 Outcome::Is(computed) => self.met.push(Met { descriptor, rank, computed }),
                 Outcome::Missing => {}
-                Outcome::Failed(why) => drop(self.failed.get_or_insert((rank, why))),
+                Outcome::Failed(why) => self.bad.push(Bad { descriptor, rank, why }),
             }
         }
     }
 
     /// From what was met to what applies.
     pub(crate) fn fill(&mut self, limits: &[Limit], asked: &[Asked<'_>]) {
-        for Met { descriptor, rank, computed } in &self.met {
-            if replaced_by(limits, self.met.iter().map(|met| met.rank), *rank).is_none() {
-                let (limit, asked) = (&limits[*rank as usize], &asked[*descriptor]);
-                limit.write_key(asked, computed, &mut self.keys);
-                let (rates, cost) = (limit.rates_for(asked).0, limit.cost_of(asked));
-                let key_end = self.keys.len();
-                self.found.push(Found { descriptor: *descriptor, rank: *rank, rates, cost, key_end });
-            }
+        let is_replaced =
+            |rank: u32| replaced_by(limits, self.met.iter().map(|met| met.rank), rank).is_some();
+        self.bad.retain(|bad| !is_replaced(bad.rank));
+        for Met { descriptor, rank, computed } in self.met.iter().filter(|met| !is_replaced(met.rank)) {
+            let (limit, asked) = (&limits[*rank as usize], &asked[*descriptor]);
+            let cost = match limit.cost_of(asked) {
+                Ok(cost) => cost,
+                Err(why) => {
+                    self.bad.push(Bad { descriptor: *descriptor, rank: *rank, why });
+                    if limit.on_bad_value() == OnBadValue::Deny {
+                        continue;
+                    }
+                    Cost::Asked
+                }
+            };
+            limit.write_key(asked, computed, &mut self.keys);
+            let (rates, key_end) = (limit.rates_for(asked).0, self.keys.len());
+            self.found.push(Found { descriptor: *descriptor, rank: *rank, rates, cost, key_end });
         }
     }
 }
@@ -139,11 +157,15 @@ impl<'a> Matches<'a> {
         (0..self.len()).map(|at| self.get(at).expect("every place below the length has one"))
     }
 
-    /// An expression that could not be computed, though all fields that it needs are there: its limit, and why. Then nobody can
-    /// tell whether that limit applies, and whoever decides should say so.
-    pub fn failure(&self) -> Option<(&'a Limit, &'a str)> {
-        let (rank, why) = self.scratch.failed.as_ref()?;
-        Some((&self.limits[*rank as usize], why))
+    /// The values of the call that a limit cannot use: costs that are no whole number, and expressions that fail although all
+    /// fields that they need are there. Such a value counts as absent; or, if it [denies](BadValue::denies), the limit is not among
+    /// the matches, and the call is denied unless the limit is in shadow.
+    pub fn bad_values(&self) -> impl ExactSizeIterator<Item = BadValue<'a>> + use<'_, 'a> {
+        self.scratch.bad.iter().map(|bad| BadValue {
+            descriptor: bad.descriptor,
+            limit: &self.limits[bad.rank as usize],
+            why: &bad.why,
+        })
     }
 
     /// How many limits were looked at to find these: what the search cost, whatever the clock says.
@@ -196,7 +218,42 @@ impl<'a> Match<'a> {
     }
 
     /// What to answer when the store cannot.
-    pub fn if_store_fails(&self) -> IfStoreFails {
-        self.limit.if_store_fails()
+    pub fn on_store_failure(&self) -> OnStoreFailure {
+        self.limit.on_store_failure()
+    }
+}
+
+/// A value of a call that a limit cannot use.
+#[derive(Clone, Copy, Debug)]
+pub struct BadValue<'a> {
+    descriptor: usize,
+    limit: &'a Limit,
+    why: &'a str,
+}
+
+impl<'a> BadValue<'a> {
+    /// Which of the call's descriptors it is about, counted from zero.
+    pub fn descriptor(&self) -> usize {
+        self.descriptor
+    }
+
+    /// The limit.
+    pub fn limit(&self) -> &'a Limit {
+        self.limit
+    }
+
+    /// What is wrong with the value.
+    pub fn why(&self) -> &'a str {
+        self.why
+    }
+
+    /// Whether the limit denies calls with a bad value.
+    pub fn denies(&self) -> bool {
+        self.limit.on_bad_value() == OnBadValue::Deny
+    }
+
+    /// Whether the limit only counts and tells.
+    pub fn is_shadow(&self) -> bool {
+        self.limit.mode() == Mode::Shadow
     }
 }

@@ -8,6 +8,7 @@ mod schema;
 mod syntax;
 mod values;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,11 +16,12 @@ use tollgate_core::Quota;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::draft::{Draft, DraftLimit, check, rates_problem};
+use crate::choice::Unmatched;
+use crate::draft::{Draft, DraftDomain, DraftLimit, check, rates_problem};
 use crate::problem::{Problem, Problems};
 use crate::source::{Place, Source};
 use crate::suggest::did_you_mean;
-use fields::{FIELDS, Field};
+use fields::{FIELDS, Field, UNMATCHED};
 use values::found;
 
 pub use schema::schema;
@@ -89,10 +91,15 @@ impl Reader {
     fn file(&mut self, table: &DeTable<'_>, draft: &mut Draft) {
         let blank = DraftLimit::new("", Quota::UNLIMITED);
         let mut defaults = Reading { limit: blank, rate_at: None, overrides_at: Vec::new() };
+        let mut unmatched: Option<(Unmatched, Place)> = None;
         for (name, value) in in_order(table) {
             match FIELDS.iter().find(|field| field.name == name.get_ref()) {
                 Some(field) if field.file_wide => (field.read)(self, value, &mut defaults),
                 _ if name.get_ref() == LIMIT => {}
+                _ if name.get_ref() == UNMATCHED => {
+                    let chosen = self.choice(value, UNMATCHED, &fields::unmatched());
+                    unmatched = chosen.map(|choice| (choice, self.place(name.span())));
+                }
                 only_in_limits => self.unknown_in_file(name, only_in_limits),
             }
         }
@@ -101,6 +108,12 @@ impl Reader {
             Some(DeValue::Table(limits)) if !limits.is_empty() => {
                 let read = |(name, value)| self.limit(name, value, &defaults.limit);
                 draft.limits = in_order(limits).into_iter().map(read).collect();
+                if let Some((unmatched, place)) = unmatched {
+                    let names: BTreeSet<&String> = draft.limits.iter().map(|limit| &limit.domain).collect();
+                    let said =
+                        |name: &String| DraftDomain { name: name.clone(), unmatched, place: place.clone() };
+                    draft.domains = names.into_iter().map(said).collect();
+                }
             }
             Some(other) if !matches!(other, DeValue::Table(_)) => {
                 let message = format!("expected a table for each limit, found {}", found(other));
@@ -138,6 +151,24 @@ impl Reader {
         self.finish(reading)
     }
 
+    /// A table of further fields of a limit.
+    fn table(&mut self, value: &Value<'_>, table: &str, fields: &[Field], reading: &mut Reading) {
+        let Some(values) = value.get_ref().as_table() else {
+            return self.expected(value, &format!("a table such as [limit.per-ip.{table}]"), None);
+        };
+        for (name, value) in in_order(values) {
+            let word = name.get_ref().as_ref();
+            if let Some(field) = fields.iter().find(|field| field.name == word) {
+                (field.read)(self, value, reading);
+                continue;
+            }
+            let outside = FIELDS.iter().any(|field| field.name == word);
+            let help = outside.then(|| format!("write it in the limit itself, not below {table}"));
+            let help = help.or_else(|| did_you_mean(word, fields.iter().map(|field| field.name)));
+            self.problem(name.span(), format!("unknown field {word:?} of {table}"), help);
+        }
+    }
+
     /// What can be judged only when the whole limit is known.
     fn finish(&mut self, reading: Reading) -> DraftLimit {
         let Reading { mut limit, rate_at, overrides_at } = reading;
@@ -147,8 +178,9 @@ impl Reader {
             let help = "add for example rate = \"10/s\"".to_owned();
             self.missing(limit.place.span(), "this limit has no rate", help);
         }
-        for (other, span) in limit.overrides.iter_mut().zip(overrides_at) {
-            self.rates(&mut other.rates, limit.kind, span);
+        let others = limit.overrides.iter_mut().flat_map(|other| &mut other.rates);
+        for ((_, rates), span) in others.zip(overrides_at) {
+            self.rates(rates, limit.kind, span);
         }
         limit
     }
@@ -166,7 +198,8 @@ impl Reader {
             Some(format!("it belongs to a limit, below a line such as [limit.per-ip]:\n{FIRST}"))
         } else {
             let known = FIELDS.iter().filter(|field| field.file_wide).map(|field| field.name);
-            did_you_mean(name.get_ref(), known.chain([LIMIT]))
+            let near = || did_you_mean(name.get_ref(), known.chain([LIMIT, UNMATCHED]));
+            fields::spelling(name.get_ref()).or_else(near)
         };
         self.problem(name.span(), format!("unknown setting {:?}", name.get_ref()), help);
     }
@@ -174,7 +207,8 @@ impl Reader {
     fn unknown_in_limit(&mut self, limit: &str, name: &Spanned<toml::de::DeString<'_>>, value: &Value<'_>) {
         let word = name.get_ref().as_ref();
         let quoted = || format!("a name with a dot in it needs quotes: [limit.\"{limit}.{word}\"]");
-        let help = did_you_mean(word, FIELDS.iter().map(|field| field.name))
+        let help = fields::spelling(word)
+            .or_else(|| did_you_mean(word, FIELDS.iter().map(|field| field.name)))
             .or_else(|| value.get_ref().is_table().then(quoted));
         self.problem(name.span(), format!("unknown field {word:?} of a limit"), help);
     }

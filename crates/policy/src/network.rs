@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Reads a network such as `10.0.0.0/8`, or a single address. The errors say what is wrong and, second, what would help.
 pub(crate) fn parse(text: &str) -> Result<IpNet, (String, Option<String>)> {
@@ -51,6 +51,16 @@ fn canonical(net: IpNet) -> IpNet {
 /// The address that a value is, if it is one; IPv4 inside of IPv6 is IPv4.
 pub(crate) fn address(value: &[u8]) -> Option<IpAddr> {
     std::str::from_utf8(value).ok()?.parse().ok().map(|address: IpAddr| address.to_canonical())
+}
+
+/// The network that an IPv6 address is counted as, which has so many bits; or the IPv4 address that it is. `None` for all other
+/// values: those are counted as they are.
+pub(crate) fn counted(value: &[u8], ipv6_prefix: u8) -> Option<IpNet> {
+    memchr::memchr(b':', value)?;
+    Some(match address(value)? {
+        IpAddr::V4(v4) => IpNet::from(IpAddr::V4(v4)),
+        IpAddr::V6(v6) => IpNet::V6(Ipv6Net::new_assert(v6, ipv6_prefix.min(128)).trunc()),
+    })
 }
 
 /// The family and the bits of an address, one in each byte. So a network is a text that its addresses start with.

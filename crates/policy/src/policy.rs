@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
-use crate::choice::Mode;
+use crate::choice::{Mode, Unmatched};
 use crate::descriptor::Descriptor;
 use crate::draft::{Draft, check};
 use crate::format;
@@ -25,15 +25,14 @@ use crate::source::Source;
 /// use tollgate_policy::{Descriptor, Policy, Scratch};
 ///
 /// let policy = Policy::parse("web.toml", r#"
-///     [limit.per-ip]
-///     key = "ip"
-///     rate = "10/s burst 20"
-///
 ///     [limit.login]
 ///     match.path = "/login*"
 ///     key = ["ip", "user"]
 ///     rate = ["1/s", "20/h"]
-///     priority = 1
+///
+///     [limit.per-ip]
+///     key = "ip"
+///     rate = "10/s burst 20"
 /// "#)?;
 /// let mut scratch = Scratch::new();
 /// let descriptor = Descriptor::new().with("ip", "10.0.0.7").with("user", "ann").with("path", "/login");
@@ -45,7 +44,7 @@ use crate::source::Source;
 /// ```
 #[derive(Debug)]
 pub struct Policy {
-    /// By rank: the first is the most important.
+    /// By rank: in the order of the files.
     limits: Vec<Limit>,
     domains: HashMap<Box<str>, Domain, RandomState>,
 }
@@ -57,6 +56,7 @@ struct Domain {
     root: Node,
     /// Limits with entries.
     tree: Tree,
+    unmatched: Unmatched,
 }
 
 impl Domain {
@@ -95,8 +95,7 @@ impl Policy {
         problems.or(()).map(|()| Self::of(draft))
     }
 
-    fn of(mut draft: Draft) -> Self {
-        draft.limits.sort_by_key(|limit| std::cmp::Reverse(limit.priority));
+    fn of(draft: Draft) -> Self {
         let mut domains: HashMap<Box<str>, Domain, RandomState> = HashMap::default();
         let (mut limits, mut numbers) = (Vec::with_capacity(draft.limits.len()), 0);
         for limit in draft.limits {
@@ -104,6 +103,11 @@ impl Policy {
             let limit = Limit::new(limit, numbers, |name| domain.field(name));
             numbers += limit.rates().len();
             limits.push(limit);
+        }
+        for said in &draft.domains {
+            if let Some(domain) = domains.get_mut(said.name.as_str()) {
+                domain.unmatched = said.unmatched;
+            }
         }
         resolve_replaces(&mut limits);
         let mut ranks: HashMap<&str, (Vec<u32>, Vec<u32>)> = HashMap::new();
@@ -124,7 +128,7 @@ impl Policy {
         Self { limits, domains }
     }
 
-    /// The limits that apply, the most important first.
+    /// The limits that apply, in the order of the files.
     pub fn matching<'a>(&'a self, descriptor: &Descriptor<'_>, scratch: &'a mut Scratch) -> Matches<'a> {
         self.matching_all(std::slice::from_ref(descriptor), scratch)
     }
@@ -138,13 +142,12 @@ impl Policy {
     ///
     /// let policy = Policy::parse("web.toml", r#"
     ///     [limit.per-ip]
-    ///     entries = "ip"
+    ///     envoy.entries = "ip"
     ///     rate = "10/s"
     ///
     ///     [limit.staff]
-    ///     entries = "user_*@example.com"
+    ///     envoy = { entries = "user_*@example.com", replaces = "per-ip" }
     ///     rate = "unlimited"
-    ///     replaces = "per-ip"
     /// "#)?;
     /// let (ip, user) = (Descriptor::new().with("ip", "10.0.0.7"), Descriptor::new().with("user", "ann@example.com"));
     /// let mut scratch = Scratch::new();
@@ -197,7 +200,12 @@ impl Policy {
         self.domains.contains_key(name)
     }
 
-    /// All limits of all domains, the most important first.
+    /// What becomes of a call in a domain that none of its limits applies to. `None` if there is no such domain.
+    pub fn unmatched(&self, domain: &str) -> Option<Unmatched> {
+        self.domains.get(domain).map(|domain| domain.unmatched)
+    }
+
+    /// All limits of all domains, in the order of the files.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }
@@ -229,7 +237,9 @@ impl Policy {
 
     /// Whether limits of a domain have expressions.
     pub(crate) fn has_expressions(&self, domain: &str) -> bool {
-        let has = |limit: &Limit| !limit.draft().when.is_empty() || !limit.draft().per.is_empty();
+        let has = |limit: &Limit| {
+            !limit.draft().when.is_empty() || limit.draft().key_expressions().next().is_some()
+        };
         self.limits.iter().any(|limit| limit.domain() == domain && has(limit))
     }
 
@@ -249,14 +259,14 @@ fn resolve_replaces(limits: &mut [Limit]) {
     let mut ranks: HashMap<(String, String), Vec<u32>> = HashMap::new();
     for (rank, limit) in (0..).zip(&*limits) {
         let draft = limit.draft();
-        let label = draft.label.as_ref().filter(|label| **label != draft.name);
+        let label = draft.envoy.label.as_ref().filter(|label| **label != draft.name);
         for called in std::iter::once(&draft.name).chain(label) {
             ranks.entry((draft.domain.clone(), called.clone())).or_default().push(rank);
         }
     }
-    for limit in limits.iter_mut().filter(|limit| !limit.draft().replaces.is_empty()) {
+    for limit in limits.iter_mut().filter(|limit| !limit.draft().envoy.replaces.is_empty()) {
         let others =
-            limit.draft().replaces.iter().map(|other| (limit.domain().to_owned(), other.name.clone()));
+            limit.draft().envoy.replaces.iter().map(|other| (limit.domain().to_owned(), other.name.clone()));
         let others = others.filter_map(|other| ranks.get(&other)).flatten().copied().collect();
         limit.set_replaces(others);
     }

@@ -11,6 +11,16 @@ pub(crate) fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c s
     close.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
+/// The candidate that is nearest to a word, however far that is.
+///
+/// # Examples
+/// ```
+/// assert_eq!(tollgate_policy::nearest("colour", ["key", "cost"]), Some("cost"));
+/// ```
+pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    candidates.into_iter().min_by_key(|candidate| distance(word, candidate))
+}
+
 /// `did you mean "x"?`, if anything comes close to a word that is none of the candidates.
 ///
 /// # Examples

@@ -5,22 +5,19 @@ use tollgate::store::StoreError;
 
 /// There is no connection, and `why` the last attempt to make one failed.
 pub(crate) fn not_connected(why: &str) -> StoreError {
-    StoreError::transient(format!("redis cannot be reached, nothing was taken: {why}"))
+    StoreError::transient(format!("redis cannot be reached, nothing was taken: {why}")).without_effect()
 }
 
 /// A call failed.
 pub(crate) fn of_call(error: RedisError) -> StoreError {
-    let (is_transient, what) = describe(&error);
-    let made = if is_transient { StoreError::transient(what) } else { StoreError::permanent(what) };
-    made.caused_by(error)
+    describe(&error).caused_by(error)
 }
 
-fn describe(error: &RedisError) -> (bool, String) {
+fn describe(error: &RedisError) -> StoreError {
     use ServerErrorKind as Server;
-    let nothing = |is_transient: bool, what: &str| (is_transient, format!("{what}; nothing was taken"));
     match error.kind() {
         ErrorKind::Io => {
-            (true, "redis did not answer, and what was asked for may have been taken".to_owned())
+            StoreError::transient("redis did not answer, and what was asked for may have been taken")
         }
         ErrorKind::Server(Server::ReadOnly) => {
             nothing(true, "redis is a replica now, and another is the primary")
@@ -43,8 +40,7 @@ fn describe(error: &RedisError) -> (bool, String) {
 }
 
 /// Errors that the client knows by their code only.
-fn describe_code(error: &RedisError) -> (bool, String) {
-    let nothing = |is_transient: bool, what: &str| (is_transient, format!("{what}; nothing was taken"));
+fn describe_code(error: &RedisError) -> StoreError {
     match error.code() {
         Some("OOM") => nothing(true, "redis has no memory left (see its maxmemory)"),
         Some("BUSY") => nothing(true, "redis is busy with a script"),
@@ -54,8 +50,15 @@ fn describe_code(error: &RedisError) -> (bool, String) {
         Some("WRONGTYPE") => {
             nothing(false, "somebody else writes to tollgate's keys: give it a prefix of its own")
         }
-        _ => (false, "redis answered with an error".to_owned()),
+        _ => StoreError::permanent("redis answered with an error"),
     }
+}
+
+/// The server said no before it did anything.
+fn nothing(is_transient: bool, what: &str) -> StoreError {
+    let what = format!("{what}; nothing was taken");
+    let made = if is_transient { StoreError::transient(what) } else { StoreError::permanent(what) };
+    made.without_effect()
 }
 
 /// Whether the connection should be made anew: it is broken, or leads to a server that is no longer the primary.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate::store::{Answer, Busy, Hit, Mode, Rule, Store, StoreError, Top, Usage};
+use tollgate::store::{Answer, Busy, Health, Hit, Mode, Rule, Store, StoreError, Top, Usage};
 use tollgate::{Clock, MonotonicClock, Tick};
 
 use breaker::{Attempt, Breaker, End};
@@ -62,22 +62,6 @@ struct Guard<C> {
     untried: AtomicU64,
 }
 
-/// How a guarded store has been.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Health {
-    /// Whether all calls are tried.
-    pub is_up: bool,
-    /// How many calls it answered.
-    pub answered: u64,
-    /// How many it failed at in time.
-    pub failed: u64,
-    /// How many it did not answer in time.
-    pub late: u64,
-    /// How many were not even tried, because others had just failed.
-    pub untried: u64,
-}
-
 impl<S: Store> Guarded<S> {
     /// Guards a store.
     pub fn new(store: S) -> Self {
@@ -115,14 +99,13 @@ impl<S: Store, C: Clock> Guarded<S, C> {
     pub fn health(&self) -> Health {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let Guard { answered, failed, late, untried, .. } = &*self.guard;
-        let is_up = self.guard.lock().is_closed();
-        Health {
-            is_up,
-            answered: load(answered),
-            failed: load(failed),
-            late: load(late),
-            untried: load(untried),
-        }
+        let mut health = Health::default();
+        health.is_up = self.guard.lock().is_closed();
+        health.answered = load(answered);
+        health.failed = load(failed);
+        health.late = load(late);
+        health.untried = load(untried);
+        health
     }
 
     /// Until when something that is asked now must be answered.
@@ -158,7 +141,8 @@ impl<C: Clock> Guard<C> {
             return Ok(Trial { guard: self, attempt, end: End::Abandoned });
         }
         self.untried.fetch_add(1, Ordering::Relaxed);
-        Err(StoreError::transient("the store has just failed several times, and is left alone for a moment"))
+        let untried = "the store has just failed several times, and is left alone for a moment";
+        Err(StoreError::transient(untried).without_effect())
     }
 }
 
@@ -210,7 +194,7 @@ impl<S: Store, C: Clock> Store for Guarded<S, C> {
         self.call(self.store.acquire(hits)).await
     }
 
-    async fn settle(&self, permit: S::Permit, actual: &[u64]) -> Result<(), StoreError> {
+    async fn settle(&self, permit: &mut S::Permit, actual: &[u64]) -> Result<(), StoreError> {
         self.call(self.store.settle(permit, actual)).await
     }
 
@@ -232,6 +216,10 @@ impl<S: Store, C: Clock> Store for Guarded<S, C> {
 
     fn nodes(&self) -> u32 {
         self.store.nodes()
+    }
+
+    fn health(&self) -> Option<Health> {
+        Some(self.health())
     }
 }
 

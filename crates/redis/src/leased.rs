@@ -330,7 +330,7 @@ impl Store for Leased {
         self.store.acquire(hits).await
     }
 
-    async fn settle(&self, permit: RedisPermit, actual: &[u64]) -> Result<(), StoreError> {
+    async fn settle(&self, permit: &mut RedisPermit, actual: &[u64]) -> Result<(), StoreError> {
         self.store.settle(permit, actual).await
     }
 

@@ -45,7 +45,7 @@ mod store;
 mod twin;
 
 pub use builder::RedisStoreBuilder;
-pub use guard::{Guarded, Health, PATIENCE};
+pub use guard::{Guarded, PATIENCE};
 pub use leased::{LeaseStats, Leased, Leases};
 pub use limit::RedisLimit;
 pub use permit::RedisPermit;

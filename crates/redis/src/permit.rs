@@ -36,6 +36,12 @@ impl RedisPermit {
         Self { taken: taken.collect(), places: draft.places }
     }
 
+    /// Leaves nothing to be settled.
+    pub(crate) fn spend(&mut self) {
+        self.taken.clear();
+        self.places.clear();
+    }
+
     /// What follows from what each hit really cost. Those that nothing is said about cost what was asked.
     pub(crate) fn changes(&self, actual: &[u64]) -> Vec<Change<'_>> {
         let mut sums = vec![0_u64; self.taken.len()];

@@ -124,9 +124,11 @@ impl RedisStore {
     /// Does the same to all tiers, wherever they are.
     async fn run_each(&self, todo: Todo, draft: &Draft, patient: bool) -> Result<Vec<View>, StoreError> {
         let mut seen = vec![None; draft.tiers.len()];
-        for group in self.groups(draft) {
+        for (place, group) in self.groups(draft).into_iter().enumerate() {
             let tiers: Vec<&Tier> = group.iter().map(|index| &draft.tiers[*index]).collect();
-            for (index, view) in group.iter().zip(self.run(todo, &tiers, patient).await?) {
+            let views = self.run(todo, &tiers, patient).await;
+            let views = views.map_err(|error| if place == 0 { error } else { error.after_effect() })?;
+            for (index, view) in group.iter().zip(views) {
                 seen[*index] = Some(view);
             }
         }
@@ -181,13 +183,15 @@ impl RedisStore {
 
     /// Charges and gives back, wherever that is.
     async fn settle_all(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
-        let mut left: Vec<&Change<'_>> = changes.iter().collect();
+        let (mut left, all): (Vec<&Change<'_>>, _) = (changes.iter().collect(), changes.len());
         while let Some(first) = left.first().map(|change| change.taken().tier.tag) {
             let is_here =
                 |change: &&Change<'_>| change.taken().tier.tag == first || !self.caller.link().is_cluster();
             let (here, elsewhere): (Vec<_>, Vec<_>) = left.into_iter().partition(is_here);
             let lines: Vec<Line<'_>> = here.iter().map(|change| change.line()).collect();
-            self.caller.run(Todo::Settle, &lines).await?;
+            let is_first = here.len() + elsewhere.len() == all;
+            let settled = self.caller.run(Todo::Settle, &lines).await;
+            settled.map_err(|error| if is_first { error } else { error.after_effect() })?;
             left = elsewhere;
         }
         Ok(())
@@ -252,8 +256,10 @@ impl Store for RedisStore {
         self.acquire_now(hits).await
     }
 
-    async fn settle(&self, permit: RedisPermit, actual: &[u64]) -> Result<(), StoreError> {
-        self.settle_all(&permit.changes(actual)).await
+    async fn settle(&self, permit: &mut RedisPermit, actual: &[u64]) -> Result<(), StoreError> {
+        self.settle_all(&permit.changes(actual)).await?;
+        permit.spend();
+        Ok(())
     }
 
     async fn reset(&self, limit: &RedisLimit, key: &[u8]) -> Result<bool, StoreError> {

@@ -8,6 +8,7 @@ mod file;
 mod keys;
 mod scopes;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use sha2::{Digest, Sha256};
@@ -48,6 +49,8 @@ struct Token {
 /// A certificate is known by a name that its authority vouches for.
 #[derive(Clone, Debug)]
 struct Certificate {
+    /// The name in the file, for people.
+    name: String,
     /// `None` for all that the authority has signed.
     dns: Option<String>,
     scopes: Scopes,
@@ -78,8 +81,12 @@ impl Keyring {
 
     /// Whoever has a certificate for this DNS name may do that; for `None`, whoever has any that is trusted.
     #[must_use]
-    pub fn certificate(mut self, dns: Option<&str>, scopes: Scopes) -> Self {
-        self.certificates.push(Certificate { dns: dns.map(str::to_ascii_lowercase), scopes });
+    pub fn certificate(self, dns: Option<&str>, scopes: Scopes) -> Self {
+        self.named_certificate(dns.unwrap_or("any").to_owned(), dns, scopes)
+    }
+
+    fn named_certificate(mut self, name: String, dns: Option<&str>, scopes: Scopes) -> Self {
+        self.certificates.push(Certificate { name, dns: dns.map(str::to_ascii_lowercase), scopes });
         self
     }
 
@@ -109,6 +116,39 @@ impl Keyring {
             }
         }
         found
+    }
+
+    /// The name of the token that makes a caller.
+    fn token_of(&self, caller: Caller) -> Option<&str> {
+        let token = self.tokens.iter().find(|token| token.principal.caller == caller)?;
+        Some(&token.name)
+    }
+
+    /// Says how another keyring differs, by the names of tokens and certificates; `None` if it does not.
+    pub(crate) fn changes_to(&self, next: &Self) -> Option<String> {
+        let all = |keyring: &Self| -> BTreeMap<String, String> {
+            let tokens = keyring.tokens.iter().map(|token| {
+                (format!("token {}", token.name), format!("{:?} {:?}", token.sha256, token.principal.scopes))
+            });
+            let certificates = keyring
+                .certificates
+                .iter()
+                .map(|certificate| (format!("certificate {}", certificate.name), format!("{certificate:?}")));
+            let anonymous = ("anonymous".to_owned(), format!("{:?}", keyring.anonymous));
+            tokens.chain(certificates).chain([anonymous]).collect()
+        };
+        let (before, after) = (all(self), all(next));
+        let mut changes = Vec::new();
+        for (name, value) in &after {
+            match before.get(name) {
+                None => changes.push(format!("added {name}")),
+                Some(old) if old != value => changes.push(format!("changed {name}")),
+                Some(_) => {}
+            }
+        }
+        let gone = before.keys().filter(|name| !after.contains_key(*name));
+        changes.extend(gone.map(|name| format!("removed {name}")));
+        (!changes.is_empty()).then(|| changes.join(", "))
     }
 
     /// What somebody may do whose trusted certificate has these DNS names.

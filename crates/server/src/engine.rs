@@ -6,6 +6,7 @@
 mod ask;
 mod case;
 mod clerk;
+mod decision_log;
 mod fallback;
 mod loaded;
 mod notes;
@@ -13,32 +14,40 @@ mod options;
 mod permits;
 mod reset;
 mod ruling;
+mod settle;
 mod status;
 mod tally;
+mod unmatched;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
-use tollgate::store::{Store, StoreError, Usage};
+use tollgate::Tick;
+use tollgate::store::{Store, Usage};
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
 
 pub use ask::{Ask, AskError, HoldBound, Subject};
 pub use clerk::{Clerk, Family, Own};
+pub use decision_log::{DecisionLog, LoggedCalls};
 pub use loaded::{Loaded, Opened, Told};
 pub use options::EngineOptions;
 pub use permits::{PermitId, PermitIdError};
 pub use reset::Reset;
 pub use ruling::{Basis, Finding, Ruling};
+pub use settle::{Actual, SettleError};
 pub use status::{LoadProblem, Origin, PolicyStatus};
-pub use tally::{Outcome, Tallied, Tally};
+pub use tally::{CallCounts, CallOutcome, Outcome, Tallied, Tally};
 
+use crate::metrics::Durations;
 use fallback::Fallback;
 use permits::Permits;
+use unmatched::Unmatched;
 
 /// A policy whose limits are open in a store. Clones share one state.
 ///
@@ -71,10 +80,15 @@ struct Shared<S: Store> {
     current: Arc<ArcSwap<Loaded<S>>>,
     fallback: Fallback,
     permits: Permits<S>,
+    unmatched: Unmatched,
     /// By domain and name: what was counted stays when the policy is loaded again.
     tallies: Mutex<Tallies>,
     status: Mutex<PolicyStatus>,
     time: Time,
+    /// How long the store takes to decide, where its answer must be waited for.
+    latency: Durations,
+    resets: AtomicU64,
+    decision_log: DecisionLog,
 }
 
 type Tallies = HashMap<(Arc<str>, Arc<str>), Arc<Tally>, RandomState>;
@@ -92,17 +106,21 @@ impl<S: Store> Engine<S> {
 
     /// An engine that takes no more memory beside its store than its options allow.
     pub fn with_options(store: S, policy: Policy, origin: Origin, options: EngineOptions) -> Self {
-        let EngineOptions { time, fallback, hold_bytes, holds_per_caller } = options;
+        let EngineOptions { time, fallback, hold_bytes, holds_per_caller, decision_log } = options;
         let mut tallies = Tallies::default();
         let loaded = Loaded::new(policy, &store, &mut tallies);
         let shared = Shared {
             current: Arc::new(ArcSwap::from_pointee(loaded)),
             fallback: Fallback::new(fallback),
             permits: Permits::new(time.clone(), hold_bytes, holds_per_caller),
+            unmatched: Unmatched::default(),
             tallies: Mutex::new(tallies),
             status: Mutex::new(PolicyStatus::new(origin, time.utc())),
             time,
             store,
+            latency: Durations::default(),
+            resets: AtomicU64::new(0),
+            decision_log,
         };
         Self { shared: Arc::new(shared) }
     }
@@ -144,15 +162,33 @@ impl<S: Store> Engine<S> {
         Clerk::new(self)
     }
 
-    /// Says what something [held](Clerk::hold) really cost: every ask in order, those without a number what was asked.
-    /// Whether it was still held: after its time it stays as it was taken.
+    /// Settles something [held](Clerk::hold) at its actual cost. Returns whether it was still held: after its time it stays as
+    /// it was taken.
     ///
     /// # Errors
-    /// If the store cannot be reached. What was taken then stays taken.
-    pub async fn settle(&self, id: PermitId, actual: &[u64]) -> Result<bool, StoreError> {
-        let Some(held) = self.shared.permits.remove(id) else { return Ok(false) };
-        held.settle(&self.shared.store, actual).await?;
-        Ok(true)
+    /// If `actual` names a cost that the call does not have, or the store is unavailable. It is safe to try again.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, it may or may not be settled, and is not held any more.
+    pub async fn settle(&self, id: PermitId, actual: Actual<'_>) -> Result<bool, SettleError> {
+        let Shared { store, permits, current, .. } = &*self.shared;
+        let is_cost_field = |name: &str| {
+            let limits = current.load();
+            limits.policy().limits().iter().any(|limit| limit.cost_field() == Some(name))
+        };
+        let Some((mut entry, costs)) = permits.remove(id, |held| held.actual(actual, is_cost_field))? else {
+            return Ok(false);
+        };
+        let Some(permit) = &mut entry.held.permit else { return Ok(true) };
+        match store.settle(permit, &costs).await {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                if error.is_without_effect() {
+                    permits.put_back(id, entry);
+                }
+                Err(SettleError::Store(error))
+            }
+        }
     }
 
     fn tally(&self, domain: &str, name: &str) -> Arc<Tally> {
@@ -169,9 +205,33 @@ impl<S: Store> Engine<S> {
         self.shared.permits.bytes()
     }
 
+    /// How many limits were reset for a key.
+    pub fn resets(&self) -> u64 {
+        self.shared.resets.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the store has answered what it was asked at a moment.
+    fn note_latency(&self, started: Tick) {
+        self.shared.latency.observe(1, self.shared.time.now().since(started));
+    }
+
+    pub(crate) fn latency(&self) -> &Durations {
+        &self.shared.latency
+    }
+
+    pub(crate) fn decision_log(&self) -> &DecisionLog {
+        &self.shared.decision_log
+    }
+
     /// What the process keeps for limits that it decides alone while the store is away.
     pub fn fallback_usage(&self) -> Usage {
         self.shared.fallback.usage()
+    }
+
+    /// How many calls no limit applied to, by domain. Those in domains that the policy does not have are counted together, as
+    /// `@unknown`.
+    pub fn unmatched(&self) -> Vec<(String, u64)> {
+        self.shared.unmatched.counts()
     }
 
     /// What was counted for every limit there ever was, by domain and name.

@@ -3,7 +3,7 @@
 //! | request | what |
 //! | --- | --- |
 //! | `POST /v1/check` | decides: one check, or up to 1 000 in a list |
-//! | `POST /v1/settle` | says what something held really cost |
+//! | `POST /v1/settle` | settles something held at its actual cost |
 //! | `POST /v1/reset` | forgets what a descriptor or a key has used |
 //! | `GET /v1/limits` | the policy's limits and what was counted of them, in pages |
 //! | `GET /v1/keys/top` | the keys that come most often, or are refused most often |
@@ -19,6 +19,9 @@
 //! refused. The answer is 200 or 429, and says which limit decided and how all of them stand; a list is answered 200 with a
 //! list, in the same order, each decided by itself. Whatever is wrong with a request is told as `application/problem+json`,
 //! with the place.
+//!
+//! What was held is settled by `{"id": "…", "actual": 640}`, or by cost fields: `{"id": "…", "actual": {"tokens": 640}}`; see
+//! [`Actual`](crate::Actual).
 //!
 //! A listener may serve [some of it](HttpApi::scopes) only; what it does not serve is answered 404, with a word where to ask.
 //!
@@ -50,10 +53,11 @@ use std::sync::Arc;
 
 use tollgate::store::Store;
 
-pub use api::HttpApi;
+pub use api::{HttpApi, ReadyNeeds};
 pub use hosts::Hosts;
 pub use limits::HttpLimits;
 
+use crate::metrics::Meter;
 use crate::server::{Connection, Protocol, Timeouts};
 
 /// HTTP/JSON as a [`Protocol`]: HTTP/1.1 with keep-alive and pipelining, and HTTP/2 without TLS for those who begin with it.
@@ -79,8 +83,8 @@ impl HttpProtocol {
 }
 
 impl<S: Store> Protocol<S> for HttpProtocol {
-    fn name(&self) -> &'static str {
-        "http"
+    fn meter(&self) -> &Arc<Meter> {
+        self.api.meter()
     }
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {

@@ -10,6 +10,7 @@
 //! for all of them. A [`Server`] listens, hands connections to its workers, and drains them when it is told to stop.
 
 mod access;
+mod audit;
 mod engine;
 mod http;
 mod metrics;
@@ -22,12 +23,12 @@ mod tls;
 
 pub use access::{Access, Caller, Keyring, KeyringError, Keys, Principal, Scope, Scopes};
 pub use engine::{
-    Ask, AskError, Basis, Clerk, Engine, EngineOptions, Family, Finding, HoldBound, LONGEST_HOLD,
-    LoadProblem, Loaded, Opened, Origin, Outcome, Own, PermitId, PermitIdError, PolicyStatus, Reset, Ruling,
-    Subject, Tallied, Tally, Told,
+    Actual, Ask, AskError, Basis, CallCounts, CallOutcome, Clerk, DecisionLog, Engine, EngineOptions, Family,
+    Finding, HoldBound, LONGEST_HOLD, LoadProblem, Loaded, LoggedCalls, Opened, Origin, Outcome, Own,
+    PermitId, PermitIdError, PolicyStatus, Reset, Ruling, SettleError, Subject, Tallied, Tally, Told,
 };
-pub use http::{Hosts, HttpApi, HttpLimits, HttpProtocol};
-pub use metrics::{Compat, Connected, Meter, Metrics};
+pub use http::{Hosts, HttpApi, HttpLimits, HttpProtocol, ReadyNeeds};
+pub use metrics::{Compat, Connected, Meter, Metrics, TextFormat};
 pub use reload::{PolicyPath, Reloader, read_policy};
 pub use rls::{RlsOptions, RlsProtocol};
 pub use server::{

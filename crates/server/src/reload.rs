@@ -22,6 +22,7 @@ use tollgate::store::Store;
 pub use policy::{PolicyPath, read_policy};
 
 use crate::access::{Keyring, Keys};
+use crate::audit;
 use crate::engine::Engine;
 use crate::tls::Tls;
 use files::{Certificates, KeyFile};
@@ -114,6 +115,13 @@ trait Kept: Send + 'static {
 
     /// Reads it again, and tells what came of it. If nothing has changed, that is told only to those who asked.
     fn read_again(&mut self, was_asked: bool);
+
+    /// Adds to the audit log what came of it.
+    fn audit(&self, was_asked: bool, result: audit::Reload, changes: Option<&str>) {
+        let paths: Vec<String> = self.paths().iter().map(|path| path.display().to_string()).collect();
+        let what = Self::NAME.trim_start_matches("the ");
+        audit::reload(what, paths.join(" "), was_asked, result, changes);
+    }
 }
 
 impl Drop for Reloader {

@@ -9,14 +9,15 @@
 //! | `THROTTLE key max_burst count period [quantity]` | as throttlecrab answers: `[allowed, limit, remaining, reset_after, retry_after]` |
 //! | `TG.CHECK [DOMAIN d] [COST n] [PEEK \| COUNT \| CHARGE \| REFUND \| HOLD seconds] [FIELDS] field value …` | decides by policy |
 //! | `TG.ALLOW key limit [cost]` | whether there is room, by a limit that comes with the call, such as `10/s`: 1 or 0 |
-//! | `TG.SETTLE permit actual` | says what something held really cost: 1, or 0 if it was not held any more |
+//! | `TG.SETTLE id n` | settles something held at its [actual](crate::Actual) cost: 1, or 0 if it was not held any more |
+//! | `TG.SETTLE id FIELDS field n …` | the same, by cost fields |
 //! | `TG.RESET [DOMAIN d] [FIELDS] field value …` | forgets what was used: how many limits had something to forget |
 //! | `TG.RESET ALLOW key limit` | forgets what `TG.ALLOW` counted: 1, or 0 if there was nothing |
 //! | `TG.LIMITS [offset [count]]` | the limits of the policy, and what was decided |
 //!
 //! `TG.CHECK` answers with a map (in the second version, names and values by turns): `allowed`; `limit` and `rate`, which
 //! decided; `remaining`; `retry_after_ms` (0 if allowed, -1 if no wait can help), `reset_after_ms` (-1 for never) and `delay_ms`,
-//! rounded up; `degraded`, if something was decided without the store; and with `HOLD` the `permit` to settle. Options are in
+//! rounded up; `degraded`, if something was decided without the store; and with `HOLD` the `id` to settle. Options are in
 //! capitals and come before fields; one behind them is an error, and `FIELDS` stands between them where a field has
 //! the name of an option. Where no limit applies, `limit`, `rate` and `remaining` are null.
 //!
@@ -181,7 +182,8 @@ impl Resp {
         T: AsyncRead + AsyncWrite + Unpin,
         S: Store,
     {
-        let session = self.session(Access::new(keys, None, Ipv4Addr::LOCALHOST.into()));
+        let session =
+            self.session(Access::new(keys, None, Ipv4Addr::LOCALHOST.into(), Arc::clone(&self.meter)));
         let activity = Activity::new(self.timeouts());
         self.talk(stream, clerk, session, Vigil::default()).serve(Stop::never(), activity).await;
     }
@@ -210,8 +212,8 @@ impl Default for Resp {
 }
 
 impl<S: Store> Protocol<S> for Resp {
-    fn name(&self) -> &'static str {
-        NAME
+    fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {

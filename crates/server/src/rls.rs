@@ -15,6 +15,8 @@
 //! - A negative cost gives back, and is never over the limit.
 //! - In shadow mode every call is counted and passes; in quota mode it is refused only if all of its limits refuse.
 //! - A descriptor that brings its own limit is counted by that one, in a fixed window; in a domain without limits it is not.
+//! - No value that a caller chooses makes a call fail, since Envoy lets a call pass that fails. A descriptor without entries has no limit,
+//!   and a message that is too large is over the limit; a value that a limit cannot use is for its `on_bad_value` to decide.
 //! - If the store cannot tell and a limit says to refuse then, the call fails with `UNAVAILABLE`: what becomes of it is for
 //!   Envoy's `failure_mode_deny` to say.
 
@@ -123,8 +125,8 @@ impl RlsProtocol {
 }
 
 impl<S: Store> Protocol<S> for RlsProtocol {
-    fn name(&self) -> &'static str {
-        "rls"
+    fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {

@@ -32,14 +32,15 @@ pub use vigil::Vigil;
 
 use crate::access::{Access, Keyring, Keys};
 use crate::engine::{Clerk, Engine};
+use crate::metrics::Meter;
 use crate::tls::Tls;
 use accept::accept_all;
 use worker::Crew;
 
 /// A way of speaking with callers.
 pub trait Protocol<S: Store>: Send + Sync + 'static {
-    /// What it is called in logs and metrics.
-    fn name(&self) -> &'static str;
+    /// What measures it. Its name is the protocol's in logs and metrics.
+    fn meter(&self) -> &Arc<Meter>;
 
     /// Serves a connection to its end. When it is told to [stop](Stop), it finishes what was asked and ends.
     fn serve(&self, connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>>;
@@ -74,18 +75,30 @@ pub struct Connection<S: Store> {
 #[derive(Clone, Debug)]
 pub struct Stop {
     token: CancellationToken,
+    /// Cancelled when the server is about to stop, which may be some time before it does.
+    leaving: CancellationToken,
 }
 
 impl Stop {
     /// Tells when a test says so.
     #[cfg(test)]
     pub(crate) fn by(token: CancellationToken) -> Self {
-        Self { token }
+        Self { leaving: token.clone(), token }
     }
 
     /// Never tells anything.
     pub(crate) fn never() -> Self {
-        Self { token: CancellationToken::new() }
+        Self { token: CancellationToken::new(), leaving: CancellationToken::new() }
+    }
+
+    /// Waits until the server is about to stop: from then on it is not ready for more clients, but still serves them.
+    pub async fn wait_leaving(&self) {
+        self.leaving.cancelled().await;
+    }
+
+    /// Whether the server is about to stop.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.is_cancelled()
     }
 
     /// Waits until no more should be begun.
@@ -174,9 +187,9 @@ impl<S: Store> Server<S> {
     /// # Errors
     /// If there can be no more threads.
     pub fn start(self) -> io::Result<Running> {
-        let stop = CancellationToken::new();
+        let stop = Stop::never();
         let (workers, crew) = Crew::start(self.workers, &self.engine, &self.keys, &stop)?;
-        let accept = accept_all(self.endpoints, workers, stop.clone());
+        let accept = accept_all(self.endpoints, workers, stop.token.clone());
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let front = move || runtime.block_on(accept);
         let front = thread::Builder::new().name("tollgate-accept".to_owned()).spawn(front)?;
@@ -187,7 +200,7 @@ impl<S: Store> Server<S> {
 /// A server at work, until it is [drained](Self::drain).
 #[derive(Debug)]
 pub struct Running {
-    stop: CancellationToken,
+    stop: Stop,
     front: JoinHandle<io::Result<()>>,
     crew: Crew,
 }
@@ -198,12 +211,18 @@ impl Running {
         self.crew.connections()
     }
 
+    /// Says from now on, where clients ask whether the server is ready, that it is about to stop. It still serves them.
+    pub fn leave(&self) {
+        self.stop.leaving.cancel();
+    }
+
     /// Lets nobody in any more, and waits at most `patience` for connections to end by themselves. How many had to be cut off.
     ///
     /// # Errors
     /// If a thread could not do its work.
     pub fn drain(self, patience: Duration) -> io::Result<usize> {
-        self.stop.cancel();
+        self.leave();
+        self.stop.token.cancel();
         let front = self.front.join();
         let left = self.crew.drain(patience);
         front.map_err(|_| io::Error::other("the accepting thread panicked"))??;
@@ -213,7 +232,8 @@ impl Running {
 
 impl<S: Store> fmt::Debug for Server<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let protocols: Vec<_> = self.endpoints.iter().map(|endpoint| endpoint.protocol.name()).collect();
+        let name = |endpoint: &Endpoint<S>| endpoint.protocol.meter().protocol();
+        let protocols: Vec<_> = self.endpoints.iter().map(name).collect();
         f.debug_struct("Server")
             .field("protocols", &protocols)
             .field("workers", &self.workers)

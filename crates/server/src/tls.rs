@@ -111,6 +111,12 @@ fn config(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     Ok(config)
 }
 
+/// Whether a handshake failed because the client showed no certificate, or none that is trusted.
+pub(crate) fn is_unproven(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(error, Some(rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_)))
+}
+
 fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {

@@ -56,7 +56,7 @@ pub use gate::{Denied, Gate, Permit};
 pub use limiter::Limiter;
 pub use memory::{MemoryLimit, MemoryPermit, MemoryStore, MemoryStoreBuilder, Restored};
 pub use rule::Rule;
-pub use usage::{Busy, OnLease, Top, Usage};
+pub use usage::{Busy, Health, OnLease, Top, Usage};
 
 /// Where the state of limits lives.
 ///
@@ -123,13 +123,14 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Says what each hit really cost, in the order in which they were asked for: what was taken too much comes back, as far
     /// as time has not restored it already; what was taken too little is charged, and those who come later wait for it. Hits
-    /// without a number cost what was asked.
+    /// without a number cost what was asked. A permit that was settled is worth nothing any more.
     ///
     /// # Errors
-    /// If the store cannot be reached. What was taken then stays taken.
+    /// If the store cannot be reached. The permit can be settled again if the error is [without effect](StoreError::is_without_effect);
+    /// otherwise it may have been settled, and settling it again may charge twice.
     fn settle(
         &self,
-        permit: Self::Permit,
+        permit: &mut Self::Permit,
         actual: &[u64],
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
@@ -163,6 +164,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// by its [share](Rule::share).
     fn nodes(&self) -> u32 {
         1
+    }
+
+    /// How the store has been, if it is guarded against its failures. Others have nothing to tell.
+    fn health(&self) -> Option<Health> {
+        None
     }
 }
 

@@ -64,24 +64,24 @@ impl Observer {
 
     /// One call that a limit had something to say about.
     #[inline]
-    pub(crate) fn count(&self, rule: &Arc<str>, outcome: Outcome) {
-        let (domain, name) = (&*self.domain, &**rule);
+    pub(crate) fn count(&self, limit: &Arc<str>, outcome: Outcome) {
+        let (domain, name) = (&*self.domain, &**limit);
         match outcome {
-            Outcome::Denied => tracing::debug!(domain, rule = name, "a limit refused a call"),
+            Outcome::Denied => tracing::debug!(domain, limit = name, "a limit refused a call"),
             Outcome::ShadowDenied => {
-                tracing::info!(domain, rule = name, "a shadow limit would have refused a call");
+                tracing::info!(domain, limit = name, "a shadow limit would have refused a call");
             }
             _ => {}
         }
-        add_one(&self.domain, rule, outcome);
+        add_one(&self.domain, limit, outcome);
     }
 
     /// An admission that leaves less than a fifth of its limit.
     #[inline]
-    pub(crate) fn count_near<'a>(&self, rule: &Arc<str>, said: impl IntoIterator<Item = &'a Decision>) {
+    pub(crate) fn count_near<'a>(&self, limit: &Arc<str>, said: impl IntoIterator<Item = &'a Decision>) {
         let is_near = |said: &Decision| said.remaining().saturating_mul(NEAR) < said.limit();
         if said.into_iter().any(is_near) {
-            add_near(&self.domain, rule);
+            add_near(&self.domain, limit);
         }
     }
 

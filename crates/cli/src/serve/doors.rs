@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tollgate::store::Store;
-use tollgate_flow::OrFault;
 use tollgate_server::resp::Resp;
 use tollgate_server::{
-    Compat, ConnectionLimits, Hosts, HttpApi, HttpLimits, HttpProtocol, Metrics, Protocol, RlsOptions,
-    RlsProtocol, Scope, Scopes, Server, Tls,
+    Compat, ConnectionLimits, Hosts, HttpApi, HttpLimits, HttpProtocol, Metrics, Protocol, ReadyNeeds,
+    RlsOptions, RlsProtocol, Scope, Scopes, Server, Tls,
 };
 
 use super::files;
@@ -42,8 +41,9 @@ pub(super) fn open<S: Store>(
         quota_mode: grpc.quota_mode,
     };
     let hosts = Hosts::new(http.hosts.iter().flat_map(|names| &names.0).cloned());
-    let api =
-        |scopes| HttpApi::new(metrics.clone()).limits(limits(http)).scopes(scopes).with_hosts(hosts.clone());
+    let needs = ReadyNeeds { store: http.ready_needs_store, policy: http.ready_needs_policy };
+    let api = HttpApi::new(metrics.clone()).limits(limits(http)).with_hosts(hosts).ready_needs(needs);
+    let api = |scopes| api.clone().scopes(scopes);
     let redis = Resp::new()
         .metrics(&metrics)
         .scopes(guard.scopes_at(resp.address))
@@ -87,11 +87,9 @@ impl<S: Store> Opening<'_, S> {
     ) -> Result<(), Failure> {
         let Some(address) = address else { return Ok(()) };
         let listening = self.server.listen_with(self.limits, address, protocol, self.tls.clone());
-        let failed = listening
-            .as_ref()
-            .err()
-            .map(|error| format!("cannot listen on {address}, as --{name}-address says: {error}"));
-        let address = listening.or_fault(failed.unwrap_or_default())?;
+        let address = listening.map_err(|error| {
+            Failure::Failed(format!("cannot listen on {address}, as --{name}-address says: {error}"))
+        })?;
         tracing::info!(protocol = name, %address, "listening");
         self.doors.push(Door { name, address });
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tollgate_policy::{DEFAULT_DOMAIN, Descriptor, Limit, Policy, Scratch};
+use tollgate_policy::{DEFAULT_DOMAIN, Descriptor, KeyPart, Limit, Policy, Scratch};
 
 /// The address of somebody; that of documentation would be right as well, but this is easier to type.
 const SOMEBODY: &str = "10.0.0.7";
@@ -25,8 +25,9 @@ impl Example {
 
     /// One that the limit applies to, unless it asks for more than fields that are there. What an entry says is as good as a key.
     fn for_limit(limit: &Limit) -> Self {
-        let texts = limit.entries().iter().map(|entry| &entry.text);
-        let names = limit.key_fields().iter().chain(texts).map(|text| text.replace('*', "x"));
+        let texts = limit.entries().iter().map(|entry| entry.text.as_str());
+        let fields = limit.key().iter().filter_map(KeyPart::field_name);
+        let names = fields.chain(texts).map(|text| text.replace('*', "x"));
         Self { domain: limit.domain().to_owned(), fields: names.map(|name| (name, SOMEBODY)).collect() }
     }
 

@@ -72,5 +72,8 @@ fn tell(restored: &Restored, folder: &Path) {
         let cause = problem.source().map(ToString::to_string);
         tracing::error!(%problem, cause, "a snapshot cannot be restored: the counters that were in it start afresh");
     }
+    for path in &restored.set_aside {
+        tracing::warn!(path = %path.display(), "the snapshot that cannot be restored is kept here");
+    }
     tracing::info!(keys = restored.keys, folder = %folder.display(), "the counters have been restored");
 }

@@ -91,7 +91,7 @@ fn tell(address: &Address, answered: Result<(), StoreError>) {
         Ok(()) => tracing::info!(store = ?address, "the counters are in redis"),
         Err(error) => tracing::warn!(
             store = ?address, %error,
-            "redis is not there yet: until it is, every limit decides by its if_store_fails"
+            "redis is not there yet: until it is, every limit decides by its on_store_failure"
         ),
     }
 }

@@ -16,8 +16,8 @@ pub(super) fn markdown() -> String {
          A flag goes before a variable, a variable before the file. `tollgate settings` shows what comes of it, and where from.\n\
          In the file, `http.address` is `address` in the table `[http]`. Paths are relative to where the command runs.\n\n\
          Whatever is wrong with them is told at once, and nothing starts: the command ends with 2. It ends with 1 if something\n\
-         else fails, and with 0 if it was told to stop and did. Of a variable that begins as they do and is none, it is only\n\
-         told that it is none: it may be somebody else's.\n"
+         else fails, and with 0 if it was told to stop and did. A variable that begins as they do and is none is named in a\n\
+         warning, with the nearest that is one; those that Kubernetes sets for a service of this name are not.\n"
     );
     let mut group = "";
     for setting in all() {

@@ -18,6 +18,7 @@ pub(crate) struct Settings {
     pub(crate) max_connections_per_address: Option<Count<1, 1_000_000>>,
     pub(crate) first_request_timeout: Duration,
     pub(crate) drain: Duration,
+    pub(crate) drain_delay: Option<Duration>,
     pub(crate) store: Store,
     pub(crate) store_password_file: Option<PathBuf>,
     pub(crate) memory: Memory,
@@ -38,6 +39,8 @@ pub(crate) struct Settings {
 pub(crate) struct Http {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) hosts: Option<Names>,
+    pub(crate) ready_needs_store: bool,
+    pub(crate) ready_needs_policy: bool,
     pub(crate) body_bytes: Size,
     pub(crate) connection_body_bytes: Size,
     pub(crate) header_bytes: Size,
@@ -130,11 +133,15 @@ pub(crate) struct Snapshot {
 pub(crate) struct Log {
     pub(crate) level: OneOf<Level>,
     pub(crate) format: OneOf<Format>,
+    pub(crate) audit: bool,
+    pub(crate) decisions: OneOf<Decisions>,
+    pub(crate) decisions_one_in: Count<1, 1_000_000_000>,
+    pub(crate) keys: OneOf<LoggedKeys>,
 }
 
 /// Every setting, in the order of the help and the docs.
 pub(crate) fn all() -> Vec<Setting> {
-    [service(), protocols(), access(), store(), told()].into_iter().flatten().collect()
+    [service(), http(), envoy_and_redis(), access(), store(), told()].into_iter().flatten().collect()
 }
 
 fn service() -> Vec<Setting> {
@@ -168,6 +175,12 @@ fn service() -> Vec<Setting> {
             &mut to.drain
         }),
         of(
+            "drain_delay",
+            "none",
+            "How long it goes on serving when it is told to stop, while /readyz answers 503, before its listeners close; none is not at all",
+            |to| &mut to.drain_delay,
+        ),
+        of(
             "store",
             "memory",
             "Where counters are kept: in this process, or in Redis or Valkey, shared by many",
@@ -182,7 +195,7 @@ fn service() -> Vec<Setting> {
     ]
 }
 
-fn protocols() -> Vec<Setting> {
+fn http() -> Vec<Setting> {
     vec![
         of("http.address", "127.0.0.1:8080", "Where HTTP is spoken; port 0 lets the system choose", |to| {
             &mut to.http.address
@@ -192,6 +205,18 @@ fn protocols() -> Vec<Setting> {
             "none",
             "The names that clients may know this service by besides localhost and IP addresses, separated by commas; * is any. Only clients without token and certificate are asked",
             |to| &mut to.http.hosts,
+        ),
+        of(
+            "http.ready_needs_store",
+            "false",
+            "Whether /readyz answers 503 while the store does not answer",
+            |to| &mut to.http.ready_needs_store,
+        ),
+        of(
+            "http.ready_needs_policy",
+            "false",
+            "Whether /readyz answers 503 while the policy in its file has mistakes, and the one before it decides",
+            |to| &mut to.http.ready_needs_policy,
         ),
         of("http.body_bytes", "1MiB", "The largest body of a request", |to| &mut to.http.body_bytes),
         of(
@@ -230,6 +255,11 @@ fn protocols() -> Vec<Setting> {
             "How long a client may take to receive a response, over gRPC too",
             |to| &mut to.http.write_timeout,
         ),
+    ]
+}
+
+fn envoy_and_redis() -> Vec<Setting> {
+    vec![
         of(
             "grpc.address",
             "127.0.0.1:8081",
@@ -364,7 +394,7 @@ fn store() -> Vec<Setting> {
         of(
             "redis.timeout",
             "25ms",
-            "How long Redis may take to answer; then each limit decides by its if_store_fails",
+            "How long Redis may take to answer; then each limit decides by its on_store_failure",
             |to| &mut to.redis.timeout,
         ),
         of(
@@ -390,6 +420,27 @@ fn told() -> Vec<Setting> {
         }),
         of("log.level", "info", "What is told on the standard error", |to| &mut to.log.level),
         of("log.format", "text", "Whether the log is for people or for programs", |to| &mut to.log.format),
+        of(
+            "log.audit",
+            "true",
+            "Whether resets, reloads, changes of keys and failed authentications are logged, as lines of JSON on the standard error",
+            |to| &mut to.log.audit,
+        ),
+        of(
+            "log.decisions",
+            "off",
+            "Which calls are logged, as lines of JSON on the standard error: none, those that are denied, or all",
+            |to| &mut to.log.decisions,
+        ),
+        of("log.decisions_one_in", "1", "Logs one of so many of these calls, chosen at random", |to| {
+            &mut to.log.decisions_one_in
+        }),
+        of(
+            "log.keys",
+            "hashed",
+            "Whether these lines show keys as they are, or as digests that are the same until the process ends",
+            |to| &mut to.log.keys,
+        ),
     ]
 }
 
@@ -530,4 +581,32 @@ pub(crate) enum Format {
 impl Choice for Format {
     const NAME: &'static str = "FORMAT";
     const ALL: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+/// Which calls are logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Decisions {
+    #[default]
+    Off,
+    Denied,
+    All,
+}
+
+impl Choice for Decisions {
+    const NAME: &'static str = "WHICH";
+    const ALL: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("denied", Self::Denied), ("all", Self::All)];
+}
+
+/// How keys are shown in logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LoggedKeys {
+    #[default]
+    Hashed,
+    Clear,
+}
+
+impl Choice for LoggedKeys {
+    const NAME: &'static str = "HOW";
+    const ALL: &'static [(&'static str, Self)] = &[("hashed", Self::Hashed), ("clear", Self::Clear)];
 }

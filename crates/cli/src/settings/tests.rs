@@ -123,7 +123,26 @@ fn a_variable_that_is_nearly_ours_is_pointed_out_and_that_of_kubernetes_is_not()
         ("TOLLGATE_SERVICE_HOST", "10.0.0.1"),
     ];
     let resolved = resolve(&given(&[], &variables, None)).unwrap();
-    assert_eq!(resolved.hints, ["TOLLGATE_WORKER is no setting; did you mean TOLLGATE_WORKERS?"]);
+    assert_eq!(resolved.hints, ["TOLLGATE_WORKER is no setting; the nearest is TOLLGATE_WORKERS"]);
+}
+
+/// Answers, item 29: a variable that is far from every setting is named too, and those that Kubernetes sets are not.
+#[test]
+fn every_unknown_variable_is_named_with_the_nearest_setting() {
+    let variables = [
+        ("TOLLGATE_LIMITS_FILE", "a"),
+        ("TOLLGATE_HTTPADDRESS", "b"),
+        ("TOLLGATE_PORT_8080_TCP_ADDR", "10.0.0.1"),
+        ("TOLLGATE_ADMIN_SERVICE_PORT", "8082"),
+        ("OTHER_WORKERS", "1"),
+    ];
+    let hints = resolve(&given(&[], &variables, None)).unwrap().hints;
+    assert_eq!(hints.len(), 2, "{hints:?}");
+    assert!(
+        hints[0].starts_with("TOLLGATE_LIMITS_FILE is no setting; the nearest is TOLLGATE_"),
+        "{hints:?}"
+    );
+    assert_eq!(hints[1], "TOLLGATE_HTTPADDRESS is no setting; the nearest is TOLLGATE_HTTP_ADDRESS");
 }
 
 #[cfg(unix)]

@@ -13,8 +13,8 @@ use tollgate_testkit::{Redis, RedisCluster, free_port};
 /// Nothing comes back while a test runs, and each limit has its own way when the store is away.
 const LIMITS: &str = "\
 [limit.shared]\nkey = \"user\"\nrate = \"100/d\"\n\n\
-[limit.open]\nkey = \"open\"\nrate = \"1/d\"\nif_store_fails = \"allow\"\n\n\
-[limit.closed]\nkey = \"closed\"\nrate = \"50/d\"\nif_store_fails = \"deny\"\n";
+[limit.open]\nkey = \"open\"\nrate = \"1/d\"\non_store_failure = \"allow\"\n\n\
+[limit.closed]\nkey = \"closed\"\nrate = \"50/d\"\non_store_failure = \"deny\"\n";
 
 /// One of a fleet. It waits for Redis longer than it would: a machine with other things to do may be slow.
 fn serve(policy: &Path, url: &str) -> Service {
@@ -112,6 +112,73 @@ fn what_is_held_settled_given_back_and_reset_by_one_is_seen_by_the_other() {
     assert_eq!(metric(&one, "tollgate_backend_up"), 1);
 }
 
+/// Answers, item 14: whatever the store and the protocol, settling tokens leaves the limit of requests alone.
+#[test]
+fn settling_tokens_does_not_charge_requests() {
+    const LIMITS: &str = "[limit.per-key]\nkey = \"key\"\nrate = [\"10/d\", \"100/w\"]\n\n\
+                          [limit.llm-tokens]\nkey = \"key\"\nrate = \"10000/d\"\ncost = \"tokens\"\n";
+    let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
+    for url in ["memory", &redis.url()] {
+        let service = serve(&path, url);
+        let left = || -> Vec<u64> {
+            let peek = json!({"descriptor": {"key": "k", "tokens": 0}, "cost": 0, "mode": "peek"});
+            let limits = check(&service, &peek).1["limits"].clone();
+            limits.as_array().unwrap().iter().map(|limit| limit["remaining"].as_u64().unwrap()).collect()
+        };
+        for (place, actual) in [json!(640), json!({"tokens": 640})].into_iter().enumerate() {
+            let body = json!({"descriptor": {"key": "k", "tokens": 900}, "hold": "1min"});
+            let id = check(&service, &body).1["id"].clone();
+            let body = json!({"id": id, "actual": actual}).to_string();
+            assert_eq!(crate::support::ask(service.http, "POST", "/v1/settle", &body).0, 200, "{url}");
+            let calls = place as u64 + 1;
+            assert_eq!(left(), [10 - calls, 100 - calls, 10_000 - 640 * calls], "{url}: {actual}");
+        }
+        for (place, actual) in ["640", "FIELDS tokens 640"].into_iter().enumerate() {
+            let held = service.redis("TG.CHECK HOLD 60 key k tokens 900");
+            let (_, id) = held.split_once("\r\nid\r\n$32\r\n").unwrap_or_else(|| panic!("{held}"));
+            assert!(service.redis(&format!("TG.SETTLE {} {actual}", &id[..32])).starts_with(":1\r\n"));
+            let calls = place as u64 + 3;
+            assert_eq!(left(), [10 - calls, 100 - calls, 10_000 - 640 * calls], "{url}: {actual}");
+        }
+    }
+}
+
+/// Answers, item 15: while Redis is away nothing is charged, given back, settled or held, and a settlement can be sent again.
+#[test]
+fn writes_wait_for_redis() {
+    let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
+    let (port, url) = (redis.port(), redis.url());
+    let service = serve(&path, &url);
+    let held = check(&service, &json!({"descriptor": {"user": "ann"}, "cost": 60, "hold": "10min"})).1;
+    let settle = || {
+        let body = json!({"id": held["id"], "actual": 80}).to_string();
+        crate::support::ask(service.http, "POST", "/v1/settle", &body)
+    };
+    drop(redis);
+    let write = |more: Value| {
+        let mut body = json!({"descriptor": {"user": "ann"}});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (status, answer) = check(&service, &body);
+        assert!(status == 503 && answer.get("id").is_none(), "{answer}");
+        answer["retry_safe"].as_bool().expect("it says whether it is safe to try again")
+    };
+    // The first one may have been sent before the connection was found broken.
+    until("nothing is sent any more", || write(json!({"mode": "charge"})));
+    assert!(write(json!({"mode": "refund"})) && write(json!({"hold": "1min"})));
+    for act in ["CHARGE", "REFUND", "HOLD 60"] {
+        let answer = service.redis(&format!("TG.CHECK {act} user ann"));
+        assert!(answer.starts_with("-ERR store unavailable, nothing was done"), "{answer}");
+    }
+    let (status, answer) = settle();
+    assert!(status == 503 && answer.contains("\"retry_safe\":true"), "{answer}");
+    assert_eq!(metric(&service, "tollgate_permits"), 1);
+    assert_eq!(ask(&service, "user", "ann"), (200, "local".to_owned()), "to take is to fall back");
+
+    let _redis = Redis::start_on(port, &[]);
+    until("it is settled", || settle().0 == 200);
+    assert_eq!((settle().0, left(&service, "ann")), (404, 80), "once; this Redis knows only the 20 more");
+}
+
 #[test]
 fn when_redis_is_killed_every_limit_has_its_way_and_when_it_is_back_all_is_exact() {
     let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
@@ -133,13 +200,13 @@ fn when_redis_is_killed_every_limit_has_its_way_and_when_it_is_back_all_is_exact
     let counted = |outcome: &str| {
         metric(
             &one,
-            &format!("tollgate_decisions_total{{domain=\"default\",rule=\"shared\",outcome=\"{outcome}\"}}"),
+            &format!("tollgate_decisions_total{{domain=\"default\",limit=\"shared\",outcome=\"{outcome}\"}}"),
         )
     };
     assert_eq!((counted("error_local_allowed"), counted("error_local_denied")), (50, 10));
     assert_eq!((metric(&one, "tollgate_backend_up"), metric(&one, "tollgate_nodes")), (0, 2));
     let log = one.log();
-    let told = log.matches("the store cannot tell: every limit decides by its if_store_fails").count();
+    let told = log.matches("the store cannot tell: every limit decides by its on_store_failure").count();
     assert!((1..30).contains(&told), "some seventy decisions, told once a second: {log}");
 
     let (_redis, clock) = (Redis::start_on(port, &[]), MonotonicClock::new());

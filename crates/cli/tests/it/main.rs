@@ -5,6 +5,7 @@ mod fleet;
 #[cfg(target_os = "linux")]
 mod hostile;
 mod imported;
+mod operators;
 mod secrets;
 mod secure;
 mod serve;

@@ -36,6 +36,27 @@ fn without_any_setting_it_decides_by_the_built_in_policy_over_several_protocols(
     service.tells("listening");
 }
 
+/// Answers, item 16: calls that no limit applies to are logged once for each domain, and at most a hundred domains are named.
+#[test]
+fn unmatched_calls_are_logged_once_for_each_domain() {
+    let (_keep, path) = policy(TWO);
+    let service = Service::start(&["--policy", shown(&path)]);
+    let typo: Vec<String> = (0..3).map(|_| "TG.CHECK usr ann".to_owned()).collect();
+    let unknown = (0..150).flat_map(|number| vec![format!("TG.CHECK DOMAIN d{number} user ann"); 2]);
+    let commands: Vec<String> = typo.into_iter().chain(unknown).collect();
+    service.redis(&commands.join("\r\n"));
+    service.tells("domain=d98");
+    assert!(service.get("/metrics").contains("tollgate_unmatched_calls_total{domain=\"@unknown\"} 300\n"));
+    let log = service.log();
+    assert_eq!(
+        log.matches("no limit of this domain applies to a call: is a field misspelt?").count(),
+        1,
+        "{log}"
+    );
+    assert_eq!(log.matches("a call names a domain that the policy does not have").count(), 99, "{log}");
+    assert!(log.contains("domain=default") && !log.contains("domain=d99"), "{log}");
+}
+
 #[test]
 fn the_commands_that_it_prints_work() {
     let service = Service::start(&[]);
@@ -292,7 +313,7 @@ fn flags_variables_and_a_file_all_reach_the_service() {
     service.signal("TERM");
     let (code, log) = service.end();
     assert_eq!(code, Some(0));
-    assert!(log.contains("TOLLGATE_WORKER is no setting; did you mean TOLLGATE_WORKERS?"), "{log}");
+    assert!(log.contains("TOLLGATE_WORKER is no setting; the nearest is TOLLGATE_WORKERS"), "{log}");
     for line in log.lines() {
         let line: serde_json::Value =
             serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));

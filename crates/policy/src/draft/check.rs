@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use tollgate_core::{Kind, Quota};
 
-use super::{Draft, DraftLimit};
+use super::{Draft, DraftDomain, DraftLimit};
 use crate::condition::Condition;
 use crate::problem::{Problem, Problems};
 use crate::suggest::did_you_mean;
@@ -24,6 +24,7 @@ pub(crate) const MOST_FIELDS: usize = 64;
 /// Everything.
 pub(crate) fn check(draft: &Draft, problems: &mut Problems) {
     check_names(draft, problems);
+    check_domains(draft, problems);
     entries::check_places(draft, problems);
     for limit in &draft.limits {
         entries::check_expressions(limit, problems);
@@ -52,12 +53,28 @@ fn check_names<'d>(draft: &'d Draft, problems: &mut Problems) {
             });
         }
     }
-    let label = |limit: &'d DraftLimit| Some((limit.domain.as_str(), limit.label.as_deref()?));
+    let label = |limit: &'d DraftLimit| Some((limit.domain.as_str(), limit.envoy.label.as_deref()?));
     let labels: Labels<'d> = draft.limits.iter().filter_map(label).collect();
     for limit in &draft.limits {
         check_replaces(limit, &names, &labels, problems);
     }
     check_circles(draft, &names, problems);
+}
+
+/// No two files say different things of one domain.
+fn check_domains(draft: &Draft, problems: &mut Problems) {
+    let mut first: HashMap<&str, &DraftDomain> = HashMap::new();
+    for said in &draft.domains {
+        let known = *first.entry(&said.name).or_insert(said);
+        if known.unmatched != said.unmatched {
+            let message = format!(
+                "the domain {:?} has unmatched = \"{}\" here and \"{}\" at {}",
+                said.name, said.unmatched, known.unmatched, known.place
+            );
+            let help = "say the same in all files of a domain, or say it in one".to_owned();
+            problems.add(|| Problem::new(&said.place, message).help(help));
+        }
+    }
 }
 
 /// How the domains begin that no policy has: those of limits that callers supply.
@@ -87,7 +104,7 @@ pub(crate) fn name_problem(what: &str, name: &str) -> Option<String> {
 }
 
 fn check_replaces(limit: &DraftLimit, names: &Names, labels: &Labels, problems: &mut Problems) {
-    for other in &limit.replaces {
+    for other in &limit.envoy.replaces {
         let called = (limit.domain.as_str(), other.name.as_str());
         if limit.is_called(&other.name) {
             let message = format!("the limit {:?} cannot replace itself", other.name);
@@ -109,8 +126,8 @@ fn check_replaces(limit: &DraftLimit, names: &Names, labels: &Labels, problems: 
 /// for one descriptor, so what they replace is in a call's other descriptors.
 fn check_circles(draft: &Draft, names: &Names, problems: &mut Problems) {
     let replaced = |limit: &DraftLimit| -> Vec<usize> {
-        let others = limit.replaces.iter();
-        let others = others.filter(|other| other.name != limit.name && limit.entries.is_empty());
+        let others = limit.envoy.replaces.iter();
+        let others = others.filter(|other| other.name != limit.name && limit.envoy.entries.is_empty());
         others.filter_map(|other| names.get(&(limit.domain.as_str(), other.name.as_str())).copied()).collect()
     };
     let replaces: Vec<Vec<usize>> = draft.limits.iter().map(replaced).collect();
@@ -161,13 +178,21 @@ fn contents(limit: &DraftLimit) -> Vec<String> {
     if limit.conditions.len().max(limit.key.len()) > MOST_FIELDS {
         return vec![format!("a limit looks at no more than {MOST_FIELDS} fields")];
     }
-    let rates = std::iter::once(&limit.rates).chain(limit.overrides.iter().map(|other| &other.rates));
+    let others = limit.overrides.iter().flat_map(|other| &other.rates);
+    let rates = std::iter::once(&limit.rates).chain(others.map(|(_, rates)| rates));
     let mut messages: Vec<String> = rates.filter_map(|rates| rates_problem(rates, limit.kind)).collect();
-    for (at, field) in limit.key.iter().enumerate() {
-        if limit.key[..at].contains(field) {
+    for (at, other) in limit.overrides.iter().enumerate() {
+        if limit.overrides[..at].iter().any(|earlier| earlier.field == other.field) {
+            messages.push(format!("the field {:?} is overridden twice", other.field));
+        }
+    }
+    let fields: Vec<&str> = limit.key_fields().collect();
+    for (at, field) in fields.iter().enumerate() {
+        if fields[..at].contains(field) {
             messages.push(format!("the field {field:?} stands twice in the key"));
         }
-        if limit.conditions.iter().any(|(name, condition)| name == field && *condition == Condition::Absent) {
+        if limit.conditions.iter().any(|(name, condition)| name == *field && *condition == Condition::Absent)
+        {
             messages.push(format!("the key needs the field {field:?}, which has to be absent"));
         }
     }
@@ -208,16 +233,17 @@ fn uses_burst(kind: Kind) -> bool {
 mod tests {
     use super::*;
     use crate::draft::Reference;
+    use crate::key_part::KeyPart;
     use crate::source::Place;
 
     fn limits(names: &[(&str, &[&str])]) -> Draft {
         let limit = |(name, replaces): &(&str, &[&str])| {
             let mut limit = DraftLimit::new(*name, Quota::per_second(1));
             let reference = |name: &&str| Reference { name: (*name).to_owned(), place: Place::default() };
-            limit.replaces = replaces.iter().map(reference).collect();
+            limit.envoy.replaces = replaces.iter().map(reference).collect();
             limit
         };
-        Draft { limits: names.iter().map(limit).collect() }
+        Draft::new(names.iter().map(limit).collect())
     }
 
     fn messages(draft: &Draft) -> Vec<String> {
@@ -281,7 +307,7 @@ mod tests {
         assert_eq!(messages(&draft), ["the limit \"a\" is already defined at nowhere"]);
         draft.limits[1].domain = "other".to_owned();
         assert_eq!(messages(&draft), [""; 0]);
-        draft.limits[1].replaces = vec![Reference { name: "b".to_owned(), place: Place::default() }];
+        draft.limits[1].envoy.replaces = vec![Reference { name: "b".to_owned(), place: Place::default() }];
         assert_eq!(messages(&draft), ["there is no limit \"b\" in the domain \"other\""]);
     }
 
@@ -290,7 +316,7 @@ mod tests {
         let mut draft = limits(&[("a", &[])]);
         let limit = &mut draft.limits[0];
         limit.rates = vec![Quota::per_second(1); 17];
-        limit.key = vec!["ip".to_owned(), "ip".to_owned()];
+        limit.key = vec!["ip".into(), KeyPart::text("ip")];
         limit.conditions =
             vec![("ip".to_owned(), Condition::Absent), ("ip".to_owned(), Condition::present())];
         let expected = [
@@ -301,7 +327,7 @@ mod tests {
             "limit \"a\": there are two conditions on the field \"ip\"",
         ];
         assert_eq!(messages(&draft), expected);
-        draft.limits[0].key = (0..65).map(|index| index.to_string()).collect();
+        draft.limits[0].key = (0..65).map(|index| KeyPart::field(index.to_string())).collect();
         assert_eq!(messages(&draft), ["limit \"a\": a limit looks at no more than 64 fields"]);
     }
 }

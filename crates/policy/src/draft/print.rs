@@ -5,12 +5,12 @@ use std::fmt;
 use tollgate_core::{Kind, Quota};
 use toml_writer::{ToTomlKey as _, ToTomlValue as _, TomlKeyBuilder, TomlStringBuilder};
 
-use super::{Draft, DraftLimit};
-use crate::choice::{IfStoreFails, Mode};
+use super::{Draft, DraftLimit, EnvoyFields, LimitadorFields, Override};
+use crate::choice::{Mode, OnBadValue, OnStoreFailure};
 use crate::condition::{Condition, Test};
 use crate::descriptor::DEFAULT_DOMAIN;
 use crate::entries::Entry;
-use crate::expression::Expression;
+use crate::key_part::{KeyPart, usual_prefix};
 use crate::network;
 
 impl fmt::Display for Draft {
@@ -30,28 +30,35 @@ impl fmt::Display for Draft {
 type Setting = (&'static str, String);
 
 impl Draft {
-    /// The settings that all limits share, where there are several: they may stand at the top.
+    /// The settings that all limits share, where there are several, and what is said of all domains: they stand at the top.
     fn common(&self) -> Vec<Setting> {
         let [first, others @ ..] = &self.limits[..] else { return Vec::new() };
         let is_common = |setting: &Setting| others.iter().all(|other| file_wide(other).contains(setting));
-        file_wide(first).into_iter().filter(|setting| !others.is_empty() && is_common(setting)).collect()
+        let shared = file_wide(first).into_iter().filter(|setting| !others.is_empty() && is_common(setting));
+        let unmatched = self.unmatched(&first.domain);
+        let unmatched =
+            unmatched.filter(|_| self.limits.iter().all(|limit| self.unmatched(&limit.domain) == unmatched));
+        shared.chain(unmatched.map(|choice| ("unmatched", quoted(choice.name())))).collect()
     }
+}
+
+fn quoted(word: &str) -> String {
+    format!("\"{word}\"")
 }
 
 /// What may stand at the top of a file, and differs from what it is when nothing is said.
 fn file_wide(limit: &DraftLimit) -> Vec<Setting> {
-    let quoted = |word: &str| format!("\"{word}\"");
     let all = [
         ("domain", limit.domain != DEFAULT_DOMAIN, text(&limit.domain)),
         ("algorithm", limit.kind != Kind::default(), quoted(limit.kind.name())),
         ("mode", limit.mode != Mode::default(), quoted(limit.mode.name())),
         (
-            "if_store_fails",
-            limit.if_store_fails != IfStoreFails::default(),
-            quoted(limit.if_store_fails.name()),
+            "on_store_failure",
+            limit.on_store_failure != OnStoreFailure::default(),
+            quoted(limit.on_store_failure.name()),
         ),
-        ("once", limit.once, "true".to_owned()),
-        ("count_refused", limit.count_refused, "true".to_owned()),
+        ("on_bad_value", limit.on_bad_value != OnBadValue::default(), quoted(limit.on_bad_value.name())),
+        ("count_denied", limit.count_denied, "true".to_owned()),
     ];
     all.into_iter().filter(|(_, is_said, _)| *is_said).map(|(name, _, value)| (name, value)).collect()
 }
@@ -64,26 +71,33 @@ fn print_limit(limit: &DraftLimit, common: &[Setting], f: &mut fmt::Formatter<'_
     for (field, condition) in &limit.conditions {
         writeln!(f, "match.{} = {}", key(field), show_condition(condition))?;
     }
-    let expressions = |all: &[Expression]| list(all.iter().map(|one| text(one.text())));
     let lists = [
-        ("when", limit.when.is_empty(), expressions(&limit.when)),
-        ("entries", limit.entries.is_empty(), list(limit.entries.iter().map(show_entry))),
-        ("key", limit.key.is_empty(), list(limit.key.iter().map(|field| text(field)))),
-        ("per", limit.per.is_empty(), expressions(&limit.per)),
+        ("when", limit.when.is_empty(), list(limit.when.iter().map(|one| text(one.text())))),
+        ("key", limit.key.is_empty(), list(limit.key.iter().map(show_part))),
     ];
     for (name, _, value) in lists.iter().filter(|(_, is_empty, _)| !is_empty) {
         writeln!(f, "{name} = {value}")?;
     }
     writeln!(f, "rate = {}", rates(&limit.rates))?;
-    print_choices(limit, f)?;
-    let mut done: Vec<&str> = Vec::new();
-    for field in limit.overrides.iter().map(|other| other.field.as_str()) {
-        if !done.contains(&field) {
-            done.push(field);
-            print_overrides(limit, field, f)?;
-        }
+    print_overrides(&limit.overrides, f)?;
+    if let Some(field) = &limit.cost {
+        writeln!(f, "cost = {}", text(field))?;
     }
-    Ok(())
+    print_envoy(&limit.envoy, f)?;
+    print_limitador(&limit.limitador, f)
+}
+
+fn show_part(part: &KeyPart) -> String {
+    let (name, ipv6_prefix) = match part {
+        KeyPart::Cel(expression) => return format!("{{ cel = {} }}", text(expression.text())),
+        KeyPart::Field { name, ipv6_prefix } => (name, *ipv6_prefix),
+    };
+    let shown = text(name);
+    if ipv6_prefix == usual_prefix(name) {
+        return shown;
+    }
+    let bits = ipv6_prefix.map_or_else(|| "false".to_owned(), |bits| bits.to_string());
+    format!("{{ field = {shown}, ipv6_prefix = {bits} }}")
 }
 
 fn show_entry(entry: &Entry) -> String {
@@ -97,34 +111,49 @@ fn show_entry(entry: &Entry) -> String {
     }
 }
 
-/// What differs from what it is when nothing is said.
-fn print_choices(limit: &DraftLimit, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if let Some(field) = &limit.cost {
-        writeln!(f, "cost = {}", text(field))?;
+fn print_envoy(envoy: &EnvoyFields, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if !envoy.entries.is_empty() {
+        writeln!(f, "envoy.entries = {}", list(envoy.entries.iter().map(show_entry)))?;
     }
-    if limit.priority != 0 {
-        writeln!(f, "priority = {}", limit.priority)?;
+    if let Some(label) = &envoy.label {
+        writeln!(f, "envoy.label = {}", text(label))?;
     }
-    if !limit.replaces.is_empty() {
-        writeln!(f, "replaces = {}", list(limit.replaces.iter().map(|other| text(&other.name))))?;
+    if !envoy.replaces.is_empty() {
+        writeln!(f, "envoy.replaces = {}", list(envoy.replaces.iter().map(|other| text(&other.name))))?;
     }
-    let flags = [(limit.quota_mode, "quota_mode"), (limit.detailed_metric, "detailed_metric")];
+    let flags = [(envoy.any_of, "any_of"), (envoy.detailed_metric, "detailed_metric")];
     for (_, word) in flags.iter().filter(|(is_set, _)| *is_set) {
-        writeln!(f, "{word} = true")?;
+        writeln!(f, "envoy.{word} = true")?;
     }
-    let metadata = limit.metadata.as_ref().map(ToString::to_string);
-    for (name, said) in [("label", &limit.label), ("id", &limit.id), ("metadata", &metadata)] {
-        if let Some(said) = said {
-            writeln!(f, "{name} = {}", text(said))?;
-        }
+    match &envoy.metadata {
+        Some(metadata) => writeln!(f, "envoy.metadata = {}", text(&metadata.to_string())),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-fn print_overrides(limit: &DraftLimit, field: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "\n[limit.{}.override.{}]", key(&limit.name), key(field))?;
-    let mut of_field = limit.overrides.iter().filter(|other| other.field == field);
-    of_field.try_for_each(|other| writeln!(f, "{} = {}", key(&other.value), rates(&other.rates)))
+fn print_limitador(limitador: &LimitadorFields, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (word, said) in [("name", &limitador.name), ("id", &limitador.id)] {
+        if let Some(said) = said {
+            writeln!(f, "limitador.{word} = {}", text(said))?;
+        }
+    }
+    if limitador.once { writeln!(f, "limitador.once = true") } else { Ok(()) }
+}
+
+/// Several stand in a line each.
+fn print_overrides(overrides: &[Override], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let shown: Vec<String> = overrides.iter().map(show_override).collect();
+    match &shown[..] {
+        [] => Ok(()),
+        [one] => writeln!(f, "overrides = [{one}]"),
+        several => writeln!(f, "overrides = [\n    {},\n]", several.join(",\n    ")),
+    }
+}
+
+fn show_override(other: &Override) -> String {
+    let by_value = other.rates.iter().map(|(value, quotas)| format!("{} = {}", key(value), rates(quotas)));
+    let by_value: Vec<String> = by_value.collect();
+    format!("{{ field = {}, rates = {{ {} }} }}", text(&other.field), by_value.join(", "))
 }
 
 fn show_condition(condition: &Condition) -> String {

@@ -27,29 +27,41 @@ impl Call<'_, '_> {
     ) -> LimitExplained {
         let (rates, overridden) = limit.rates_for(&self.asked);
         let cost = match limit.cost_of(&self.asked) {
-            Cost::Asked => None,
-            Cost::Said(cost) => Some(cost.to_string()),
-            Cost::Unreadable => Some("not a whole number".to_owned()),
+            Ok(Cost::Asked) => None,
+            Ok(Cost::Said(cost)) => Some(cost.to_string()),
+            Err(why) => Some(format!("{why}; on_bad_value is {}", limit.on_bad_value())),
         };
         LimitExplained {
             name: limit.name().to_owned(),
             conditions,
             mode: limit.mode(),
-            priority: limit.priority(),
             algorithm: limit.kind().name(),
             rates: limit.rates()[rates].quotas().iter().map(ToString::to_string).collect(),
             overridden_by: overridden.map(|at| limit.overridden_field(at).to_owned()),
             key: (outcome == Outcome::Applies).then(|| self.key(limit)).flatten(),
             cost,
-            if_store_fails: limit.if_store_fails(),
+            on_store_failure: limit.on_store_failure(),
+            on_bad_value: limit.on_bad_value(),
             answer: None,
             outcome,
         }
     }
 
+    /// Whether a value of the call is bad for a limit that applies but for that.
+    pub(super) fn is_bad(&self, limit: &Limit, conditions: &[ConditionExplained]) -> bool {
+        let draft = limit.draft();
+        let others = conditions.len() - draft.when.len() - draft.key_expressions().count();
+        conditions[..others].iter().all(|condition| condition.holds)
+            && match self.worlds.compute(draft) {
+                expression::Outcome::Is(_) => limit.cost_of(&self.asked).is_err(),
+                expression::Outcome::Missing => false,
+                expression::Outcome::Failed(_) => true,
+            }
+    }
+
     fn key(&self, limit: &Limit) -> Option<String> {
         let draft = limit.draft();
-        if draft.key.is_empty() && draft.per.is_empty() && draft.entries.is_empty() {
+        if draft.key.is_empty() && draft.envoy.entries.is_empty() {
             return None;
         }
         let expression::Outcome::Is(computed) = self.worlds.compute(draft) else { return None };
@@ -69,9 +81,9 @@ impl Call<'_, '_> {
         let draft = limit.draft();
         let explain = |(at, (id, condition)): (usize, &(_, Condition))| {
             let value = self.asked.value(*id);
-            let of_match = draft.conditions.get(at).map(|(name, _)| name);
+            let of_match = draft.conditions.get(at).map(|(name, _)| name.as_str());
             // What follows the conditions of the file are the fields of the key that none of them is about.
-            let field = of_match.or_else(|| limit.key_field(*id)).cloned().unwrap_or_default();
+            let field = of_match.or_else(|| limit.key_field(*id)).unwrap_or_default().to_owned();
             ConditionExplained {
                 field,
                 expected: condition.to_string(),
@@ -128,13 +140,13 @@ impl Call<'_, '_> {
             };
             explain("when", condition.text(), false, outcome)
         });
-        let values = draft.per.iter().map(|expression| {
+        let values = draft.key_expressions().map(|expression| {
             let outcome = match self.worlds.of(draft).value(expression, draft) {
                 Is(value) => (true, Some(value)),
                 Missing => (false, None),
                 Failed(why) => (false, Some(why)),
             };
-            explain("per", expression.text(), true, outcome)
+            explain("key", expression.text(), true, outcome)
         });
         conditions.chain(values).collect()
     }

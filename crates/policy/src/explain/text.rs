@@ -35,9 +35,6 @@ fn write_applying(number: usize, limit: &LimitExplained, f: &mut fmt::Formatter<
     if limit.mode != Mode::Enforce {
         write!(f, ", {}", limit.mode)?;
     }
-    if limit.priority != 0 {
-        write!(f, ", priority {}", limit.priority)?;
-    }
     writeln!(f)?;
     limit.conditions.iter().try_for_each(|condition| writeln!(f, "   {condition}"))?;
     let facts = [
@@ -55,6 +52,12 @@ fn write_other(limit: &LimitExplained, f: &mut fmt::Formatter<'_>) -> fmt::Resul
     match (&limit.outcome, limit.conditions.iter().find(|condition| !condition.holds)) {
         (Outcome::ReplacedBy(by), _) => writeln!(f, "replaced by {by}"),
         (Outcome::Off, _) => writeln!(f, "switched off"),
+        (Outcome::DeniesBadValue, Some(condition)) => {
+            writeln!(f, "denies, because a value is bad: {condition}")
+        }
+        (Outcome::DeniesBadValue, None) => {
+            writeln!(f, "denies, because a value is bad: {}", limit.cost.as_deref().unwrap_or_default())
+        }
         (_, Some(condition)) => writeln!(f, "{condition}"),
         (_, None) => writeln!(f, "applies"),
     }

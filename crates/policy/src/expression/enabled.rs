@@ -129,7 +129,7 @@ impl World {
         };
         let mut context = self.context.new_inner_scope();
         let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
-        let about = HashMap::from([("name", text(&limit.label)), ("id", text(&limit.id))]);
+        let about = HashMap::from([("name", text(&limit.limitador.name)), ("id", text(&limit.limitador.id))]);
         context.add_variable_from_value("limit", about);
         match program.execute(&context) {
             Ok(value) => {

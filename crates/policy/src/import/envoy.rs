@@ -36,14 +36,14 @@ const RATE_LIMIT: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name",
 pub(super) fn read(root: &Node, reader: Reader<'_>) -> Draft {
     let mut envoy = Envoy { reader, domain: DEFAULT_DOMAIN.to_owned(), limits: Vec::new() };
     envoy.file(root);
-    Draft { limits: envoy.limits }
+    Draft::new(envoy.limits)
 }
 
 /// Gives names to all limits of a domain, and drops what they replace that is not there: in these files that is no mistake.
 pub(super) fn finish(limits: &mut [DraftLimit]) {
-    let labels: HashSet<String> = limits.iter().filter_map(|limit| limit.label.clone()).collect();
+    let labels: HashSet<String> = limits.iter().filter_map(|limit| limit.envoy.label.clone()).collect();
     for limit in &mut *limits {
-        limit.replaces.retain(|other| labels.contains(&other.name));
+        limit.envoy.replaces.retain(|other| labels.contains(&other.name));
     }
     name(limits, labels);
 }
@@ -137,12 +137,12 @@ impl Envoy<'_> {
     fn limit(&mut self, fields: &Fields<'_>, entries: &[Entry]) -> DraftLimit {
         let mut limit = DraftLimit::new("", Quota::UNLIMITED);
         limit.domain.clone_from(&self.domain);
-        limit.entries = entries.to_vec();
+        limit.envoy.entries = entries.to_vec();
         limit.kind = Kind::FixedWindow;
-        limit.count_refused = true;
-        limit.quota_mode = self.reader.truth(fields.get("quota_mode"));
-        limit.detailed_metric = self.reader.truth(fields.get("detailed_metric"));
-        limit.metadata = fields.get("metadata").map(|node| self.reader.json(node));
+        limit.count_denied = true;
+        limit.envoy.any_of = self.reader.truth(fields.get("quota_mode"));
+        limit.envoy.detailed_metric = self.reader.truth(fields.get("detailed_metric"));
+        limit.envoy.metadata = fields.get("metadata").map(|node| self.reader.json(node));
         let is_shadow = self.reader.truth(fields.get("shadow_mode"));
         match fields.get("rate_limit") {
             None => limit.mode = Mode::Off,
@@ -179,8 +179,8 @@ impl Envoy<'_> {
             }
         }
         let label = fields.get("name").and_then(|node| self.reader.text(node, "a name"));
-        limit.label = label.filter(|label| !label.is_empty());
-        limit.replaces = self.replaces(&fields, limit.label.as_deref());
+        limit.envoy.label = label.filter(|label| !label.is_empty());
+        limit.envoy.replaces = self.replaces(&fields, limit.envoy.label.as_deref());
     }
 
     fn unit(&mut self, node: &Node) -> Option<Unit> {
@@ -231,11 +231,11 @@ fn units() -> [&'static str; 7] {
 fn name(limits: &mut [DraftLimit], labels: HashSet<String>) {
     let (mut names, mut used) = (Names::without(labels), HashSet::new());
     for limit in limits {
-        let label = limit.label.clone();
+        let label = limit.envoy.label.clone();
         let is_first = label.clone().is_some_and(|label| used.insert(label));
         let by_label = label.and_then(|label| names.label(&label, is_first));
         limit.name = by_label.unwrap_or_else(|| {
-            names.parts(&limit.entries.iter().map(|entry| entry.text.as_str()).collect::<Vec<_>>())
+            names.parts(&limit.envoy.entries.iter().map(|entry| entry.text.as_str()).collect::<Vec<_>>())
         });
     }
 }

@@ -14,6 +14,7 @@ use super::Names;
 use crate::condition::{Condition, Test};
 use crate::draft::{Draft, DraftLimit, name_problem};
 use crate::expression::Expression;
+use crate::key_part::KeyPart;
 use crate::yaml::{Fields, Node, Reader};
 
 const LIMIT: [&str; 7] = ["namespace", "max_value", "seconds", "conditions", "variables", "name", "id"];
@@ -29,7 +30,7 @@ pub(super) fn read(root: &Node, reader: Reader<'_>) -> Draft {
         limits.extend(limitador.limit(node));
     }
     name(&mut limits);
-    Draft { limits }
+    Draft::new(limits)
 }
 
 struct Limitador<'s> {
@@ -44,7 +45,7 @@ impl Limitador<'_> {
         let mut limit = DraftLimit::new("", Quota::UNLIMITED);
         limit.place = self.reader.place(fields.mark.clone());
         limit.kind = Kind::FixedWindow;
-        limit.once = true;
+        limit.limitador.once = true;
         let namespace = self.needed(&fields, "namespace", "namespace: web");
         if let Some(namespace) = namespace.and_then(|node| self.namespace(node)) {
             limit.domain = namespace;
@@ -58,8 +59,8 @@ impl Limitador<'_> {
         let optional = |reader: &mut Reader<'_>, name: &str| {
             fields.get(name).and_then(|node| reader.text(node, "a text"))
         };
-        limit.label = optional(&mut self.reader, "name");
-        limit.id = optional(&mut self.reader, "id");
+        limit.limitador.name = optional(&mut self.reader, "name");
+        limit.limitador.id = optional(&mut self.reader, "id");
         let conditions = self.expressions(&fields, "conditions");
         let variables = self.expressions(&fields, "variables");
         let identity = identity(&limit.domain, period, &conditions, &variables);
@@ -123,17 +124,20 @@ impl Limitador<'_> {
         }
     }
 
+    /// Fields go first in the key, each once.
     fn variables(&mut self, variables: Vec<Expression>, limit: &mut DraftLimit) {
+        let mut computed = Vec::new();
         for variable in variables {
             if self.is_of_the_old_kind(&variable, simple::old_variable(variable.text())) {
                 continue;
             }
-            match simple::variable(variable.text()) {
+            match simple::variable(variable.text()).map(KeyPart::text) {
                 Some(field) if !limit.key.contains(&field) => limit.key.push(field),
                 Some(_) => {}
-                None => limit.per.push(variable),
+                None => computed.push(KeyPart::Cel(variable)),
             }
         }
+        limit.key.append(&mut computed);
     }
 
     /// Before limitador 2 expressions were of another kind.
@@ -179,7 +183,7 @@ fn name(limits: &mut [DraftLimit]) {
     let mut used: HashSet<(String, String)> = HashSet::new();
     for limit in limits {
         let names = names.entry(limit.domain.clone()).or_default();
-        let label = limit.label.clone();
+        let label = limit.limitador.name.clone();
         let is_first = label.as_ref().is_some_and(|label| used.insert((limit.domain.clone(), label.clone())));
         let by_label = label.and_then(|label| names.label(&label, is_first));
         limit.name = by_label
@@ -202,11 +206,10 @@ fn parts(limit: &DraftLimit) -> Vec<String> {
     let conditions =
         limit.conditions.iter().map(|(field, condition)| format!("{field}={}", value(condition)));
     let expressions = limit.when.iter().map(|condition| condition.text().to_owned());
-    let key = limit.key.iter().map(|field| format!("by-{field}"));
-    let per = limit.per.iter().map(|expression| format!("by-{}", expression.text()));
+    let key = limit.key.iter().map(|part| format!("by-{part}"));
     let seconds = limit.rates.first().map_or(0, |rate| rate.period().as_secs());
     let mut parts = vec![format!("{seconds}s")];
     parts.extend(sorted(conditions.chain(expressions).collect()));
-    parts.extend(sorted(key.chain(per).collect()));
+    parts.extend(sorted(key.collect()));
     parts
 }

@@ -1,9 +1,10 @@
 //! Whose state it is.
 
-use super::Limit;
+use super::{Limit, Part};
 use crate::descriptor::Field;
 use crate::entries::write_entry;
 use crate::matcher::Asked;
+use crate::network;
 use crate::pattern::Pattern;
 
 impl Limit {
@@ -11,9 +12,18 @@ impl Limit {
     /// different values never make the same key. `computed` is what came out of its expressions.
     pub(crate) fn write_key(&self, asked: &Asked<'_>, computed: &[String], key: &mut Vec<u8>) {
         if self.shared.is_empty() {
-            let fields = self.key.iter().map(|field| asked.value(*field).unwrap_or_default());
-            let values = fields.chain(computed.iter().map(String::as_bytes));
-            return write_parts(self.key.len() + computed.len(), values, key);
+            let mut computed = computed.iter();
+            for (at, part) in self.key.iter().enumerate() {
+                if at > 0 {
+                    key.push(b',');
+                }
+                let (value, ipv6_prefix) = match part {
+                    Part::Field(field, ipv6_prefix) => (asked.value(*field), *ipv6_prefix),
+                    Part::Computed => (computed.next().map(String::as_bytes), None),
+                };
+                write_value(value.unwrap_or_default(), ipv6_prefix, self.key.len() == 1, key);
+            }
+            return;
         }
         for (at, (shared, entry)) in self.shared.iter().zip(asked.entries).enumerate() {
             if at > 0 {
@@ -38,16 +48,12 @@ fn write_counted(shared: Option<&Pattern>, entry: &Field<'_>, is_alone: bool, ke
     }
 }
 
-fn write_parts<'p>(count: usize, parts: impl Iterator<Item = &'p [u8]>, key: &mut Vec<u8>) {
-    for (at, part) in parts.enumerate() {
-        match (at, count) {
-            (_, 1) => key.extend_from_slice(part),
-            (0, _) => escape(part, key),
-            (_, _) => {
-                key.push(b',');
-                escape(part, key);
-            }
-        }
+/// Writes a value, or as much of an IPv6 address as is counted. No address has a comma or a backslash in it.
+fn write_value(value: &[u8], ipv6_prefix: Option<u8>, is_alone: bool, key: &mut Vec<u8>) {
+    match ipv6_prefix.and_then(|bits| network::counted(value, bits)) {
+        Some(net) => key.extend_from_slice(network::show(&net).as_bytes()),
+        None if is_alone => key.extend_from_slice(value),
+        None => escape(value, key),
     }
 }
 
@@ -66,13 +72,14 @@ mod tests {
     use super::*;
     use crate::draft::DraftLimit;
     use crate::entries::Entry;
+    use crate::key_part::KeyPart;
     use crate::matcher::FieldId;
     use proptest::prelude::*;
     use tollgate_core::Quota;
 
     fn key(values: &[Vec<u8>]) -> Vec<u8> {
         let mut draft = DraftLimit::new("a", Quota::per_second(1));
-        draft.key = (0..values.len()).map(|index| index.to_string()).collect();
+        draft.key = (0..values.len()).map(|index| KeyPart::field(index.to_string())).collect();
         let limit = Limit::new(draft, 0, |name| FieldId(name.parse().unwrap()));
         let fields =
             values.iter().enumerate().map(|(index, value)| (FieldId(index as u32), value.as_slice()));
@@ -83,7 +90,7 @@ mod tests {
 
     fn key_of_entries(entries: &[Entry], fields: &[Field<'_>]) -> String {
         let mut draft = DraftLimit::new("a", Quota::per_second(1));
-        draft.entries = entries.to_vec();
+        draft.envoy.entries = entries.to_vec();
         let mut key = Vec::new();
         Limit::new(draft, 0, |_| FieldId(0)).write_key(
             &Asked { fields: &[], entries: fields },

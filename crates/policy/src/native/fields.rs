@@ -1,13 +1,13 @@
-//! The fields of a limit: the one table that files are read by and that the JSON schema is made from.
+//! The fields of a limit, and of its tables `envoy` and `limitador`: the one table that files are read by and that the JSON schema is made from.
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use tollgate_core::Kind;
 use toml::de::DeValue;
 
 use super::schema;
 use super::{Reader, Reading, Value, in_order};
-use crate::choice::{IfStoreFails, Mode};
-use crate::draft::{Override, Reference, name_problem};
+use crate::choice::{Mode, OnBadValue, OnStoreFailure, Unmatched};
+use crate::draft::{Reference, name_problem};
 
 /// A field of a limit.
 pub(super) struct Field {
@@ -44,32 +44,11 @@ pub(super) const FIELDS: &[Field] = &[
         read: when,
     },
     Field {
-        name: "entries",
-        doc: "What the limit asks of the descriptor's entries, one after the other, as in Envoy's files: key, or key_value, with stars for any characters. They must be all that the descriptor has. Of the limits with entries only the most specific one applies.",
-        file_wide: false,
-        schema: schema::entries,
-        read: entries,
-    },
-    Field {
-        name: "once",
-        doc: "Whether a call with several descriptors is counted once, by its first, and not for each of them. Expressions then see all of them.",
-        file_wide: true,
-        schema: schema::truth,
-        read: |reader, value, reading| reader.truth(value, &mut reading.limit.once),
-    },
-    Field {
         name: "key",
-        doc: "The field, or the fields, whose values say who is counted. Without any, all are counted together. The limit does not apply where one of the fields is missing.",
+        doc: "The fields and expressions whose values say who is counted. Without any, all are counted together. The limit does not apply where one of the fields is missing. Of an IPv6 address in a field named ip or remote_address 64 bits are counted, unless ipv6_prefix says otherwise; false counts every value as text.",
         file_wide: false,
-        schema: schema::texts,
+        schema: schema::key,
         read: key,
-    },
-    Field {
-        name: "per",
-        doc: "Expressions in CEL whose values say who is counted, beside the fields of the key. The limit does not apply where one needs a field that is missing.",
-        file_wide: false,
-        schema: schema::texts,
-        read: per,
     },
     Field {
         name: "rate",
@@ -77,6 +56,13 @@ pub(super) const FIELDS: &[Field] = &[
         file_wide: false,
         schema: schema::rates,
         read: rate,
+    },
+    Field {
+        name: "overrides",
+        doc: "Other rates for particular values of a field. The first field in the list that has some for a call decides.",
+        file_wide: false,
+        schema: schema::overrides,
+        read: overrides,
     },
     Field {
         name: "algorithm",
@@ -100,18 +86,57 @@ pub(super) const FIELDS: &[Field] = &[
         read: cost,
     },
     Field {
-        name: "override",
-        doc: "Other rates for particular values of a field. If several fields have one, the field that comes first in the file goes before the others.",
-        file_wide: false,
-        schema: schema::overrides,
-        read: overrides,
+        name: "on_store_failure",
+        doc: "What to answer when a shared store cannot: local lets each process go on by itself, allow allows every call, deny denies it.",
+        file_wide: true,
+        schema: || schema::choice(&store_failures()),
+        read: on_store_failure,
     },
     Field {
-        name: "priority",
-        doc: "The higher, the earlier among the limits that apply; 0 unless said otherwise.",
+        name: "on_bad_value",
+        doc: "What to do with a cost that is no whole number, or an expression that fails: default counts the value as absent, deny denies the call.",
+        file_wide: true,
+        schema: || schema::choice(&bad_values()),
+        read: on_bad_value,
+    },
+    Field {
+        name: "count_denied",
+        doc: "Whether calls that are denied use up the limit too, each limit for itself, as Envoy's service counts.",
+        file_wide: true,
+        schema: schema::truth,
+        read: |reader, value, reading| reader.truth(value, &mut reading.limit.count_denied),
+    },
+    Field {
+        name: "envoy",
+        doc: "What files of Envoy's rate limit service say of a limit beyond the other fields.",
         file_wide: false,
-        schema: || json!({ "type": "integer", "minimum": i32::MIN, "maximum": i32::MAX }),
-        read: priority,
+        schema: || schema::table(ENVOY),
+        read: |reader, value, reading| reader.table(value, "envoy", ENVOY, reading),
+    },
+    Field {
+        name: "limitador",
+        doc: "What files of limitador say of a limit beyond the other fields.",
+        file_wide: false,
+        schema: || schema::table(LIMITADOR),
+        read: |reader, value, reading| reader.table(value, "limitador", LIMITADOR, reading),
+    },
+];
+
+/// The fields of the table `envoy` of a limit.
+pub(super) const ENVOY: &[Field] = &[
+    Field {
+        name: "entries",
+        doc: "What the limit asks of the descriptor's entries, one after the other: key, or key_value, with stars for any characters. They must be all that the descriptor has. Of the limits with entries only the most specific one applies.",
+        file_wide: false,
+        schema: schema::entries,
+        read: entries,
+    },
+    Field {
+        name: "label",
+        doc: "What callers are told the limit is called; several may have one label. Without it they are told its name, unless it has entries.",
+        file_wide: false,
+        schema: schema::text,
+        read: |reader, value, reading| reading.limit.envoy.label = reader.text(value, "a label"),
     },
     Field {
         name: "replaces",
@@ -121,46 +146,18 @@ pub(super) const FIELDS: &[Field] = &[
         read: replaces,
     },
     Field {
-        name: "if_store_fails",
-        doc: "What to answer when a shared store cannot: local lets each process go on by itself, allow lets everything pass, deny nothing.",
-        file_wide: true,
-        schema: || schema::choice(&store_failures()),
-        read: if_store_fails,
-    },
-    Field {
-        name: "count_refused",
-        doc: "Whether calls that are refused use up the limit too, each limit for itself, as Envoy's service counts.",
-        file_wide: true,
-        schema: schema::truth,
-        read: |reader, value, reading| reader.truth(value, &mut reading.limit.count_refused),
-    },
-    Field {
-        name: "quota_mode",
-        doc: "Whether the limit refuses a call only if all others like it refuse it too.",
+        name: "any_of",
+        doc: "Whether the limit denies a call only if all others like it deny it too.",
         file_wide: false,
         schema: schema::truth,
-        read: |reader, value, reading| reader.truth(value, &mut reading.limit.quota_mode),
+        read: |reader, value, reading| reader.truth(value, &mut reading.limit.envoy.any_of),
     },
     Field {
         name: "detailed_metric",
         doc: "Whether the limit's name in metrics has the values of all entries.",
         file_wide: false,
         schema: schema::truth,
-        read: |reader, value, reading| reader.truth(value, &mut reading.limit.detailed_metric),
-    },
-    Field {
-        name: "label",
-        doc: "What callers are told the limit is called; several may have one label. Without it they are told its name, unless it has entries.",
-        file_wide: false,
-        schema: schema::text,
-        read: |reader, value, reading| reading.limit.label = reader.text(value, "a label"),
-    },
-    Field {
-        name: "id",
-        doc: "What programs call the limit; expressions see it as limit.id.",
-        file_wide: false,
-        schema: schema::text,
-        read: |reader, value, reading| reading.limit.id = reader.text(value, "an id"),
+        read: |reader, value, reading| reader.truth(value, &mut reading.limit.envoy.detailed_metric),
     },
     Field {
         name: "metadata",
@@ -171,6 +168,60 @@ pub(super) const FIELDS: &[Field] = &[
     },
 ];
 
+/// The fields of the table `limitador` of a limit.
+pub(super) const LIMITADOR: &[Field] = &[
+    Field {
+        name: "name",
+        doc: "What callers are told the limit is called; expressions see it as limit.name.",
+        file_wide: false,
+        schema: schema::text,
+        read: |reader, value, reading| reading.limit.limitador.name = reader.text(value, "a name"),
+    },
+    Field {
+        name: "id",
+        doc: "What programs call the limit; expressions see it as limit.id.",
+        file_wide: false,
+        schema: schema::text,
+        read: |reader, value, reading| reading.limit.limitador.id = reader.text(value, "an id"),
+    },
+    Field {
+        name: "once",
+        doc: "Whether a call with several descriptors is counted once, by its first, and not for each of them. Expressions then see all of them.",
+        file_wide: false,
+        schema: schema::truth,
+        read: |reader, value, reading| reader.truth(value, &mut reading.limit.limitador.once),
+    },
+];
+
+/// What stands at the top of a file for all of its domains.
+pub(super) const UNMATCHED: &str = "unmatched";
+/// What it is for, in the schema.
+pub(super) const UNMATCHED_DOC: &str = "What becomes of a call that no limit of its domain applies to, in every domain of the file; allow unless said otherwise.";
+
+/// How a word is written that is no field of a limit, or no longer.
+pub(super) fn spelling(word: &str) -> Option<String> {
+    let now = match word {
+        "per" => "key = { cel = \"…\" }, or in a list with fields: key = [\"ip\", { cel = \"…\" }]",
+        "override" => OVERRIDES,
+        "if_store_fails" => "on_store_failure",
+        "count_refused" => "count_denied",
+        "quota_mode" => "envoy.any_of",
+        "priority" => {
+            return Some("limits come in the order of the file: move this one up or down".to_owned());
+        }
+        _ => {
+            let is_there = |fields: &[Field]| fields.iter().any(|field| field.name == word);
+            let tables = [("envoy", ENVOY), ("limitador", LIMITADOR)];
+            let (table, _) = tables.into_iter().find(|(_, fields)| is_there(fields))?;
+            return Some(format!("write {table}.{word}"));
+        }
+    };
+    Some(format!("write {now}"))
+}
+
+/// Overrides as they are written.
+const OVERRIDES: &str = "overrides = [{ field = \"plan\", rates = { gold = \"1000/s\" } }]";
+
 fn kinds() -> Vec<(&'static str, Kind)> {
     Kind::ALL.map(|kind| (kind.name(), kind)).to_vec()
 }
@@ -179,8 +230,16 @@ fn modes() -> Vec<(&'static str, Mode)> {
     Mode::ALL.map(|mode| (mode.name(), mode)).to_vec()
 }
 
-fn store_failures() -> Vec<(&'static str, IfStoreFails)> {
-    IfStoreFails::ALL.map(|choice| (choice.name(), choice)).to_vec()
+pub(super) fn unmatched() -> Vec<(&'static str, Unmatched)> {
+    Unmatched::ALL.map(|choice| (choice.name(), choice)).to_vec()
+}
+
+fn bad_values() -> Vec<(&'static str, OnBadValue)> {
+    OnBadValue::ALL.map(|choice| (choice.name(), choice)).to_vec()
+}
+
+fn store_failures() -> Vec<(&'static str, OnStoreFailure)> {
+    OnStoreFailure::ALL.map(|choice| (choice.name(), choice)).to_vec()
 }
 
 fn domain(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
@@ -210,12 +269,8 @@ fn when(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
     reading.limit.when = reader.expressions(value);
 }
 
-fn per(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
-    reading.limit.per = reader.expressions(value);
-}
-
 fn entries(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
-    reading.limit.entries = match value.get_ref() {
+    reading.limit.envoy.entries = match value.get_ref() {
         DeValue::Array(values) if values.is_empty() => {
             reader.problem(value.span(), "expected at least one entry, found an empty list", None);
             Vec::new()
@@ -228,13 +283,13 @@ fn entries(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
 fn metadata(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
     let Some(text) = reader.text(value, "JSON in a text") else { return };
     match serde_json::from_str(&text) {
-        Ok(json) => reading.limit.metadata = Some(json),
+        Ok(json) => reading.limit.envoy.metadata = Some(json),
         Err(error) => reader.problem(value.span(), format!("this is not JSON: {error}"), None),
     }
 }
 
 fn key(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
-    reading.limit.key = reader.field_names(value, "the name of a field, or a list of names");
+    reading.limit.key = reader.key_parts(value);
 }
 
 fn rate(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
@@ -261,44 +316,31 @@ fn cost(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
 }
 
 fn overrides(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
-    let example = || Some("for example override.plan.gold = \"1000/s\"".to_owned());
-    let Some(fields) = value.get_ref().as_table() else {
-        return reader.expected(value, "a table of fields", example());
+    let Some(list) = value.get_ref().as_array() else {
+        return reader.expected(value, "a list of overrides", Some(format!("write {OVERRIDES}")));
     };
-    for (field, value) in in_order(fields) {
-        let Some(values) = value.get_ref().as_table() else {
-            reader.expected(value, "a table of values and their rates", example());
-            continue;
-        };
-        for (name, rates) in in_order(values) {
-            if name.get_ref().contains('*') {
-                let help =
-                    "for many values at once write a limit of its own, with match and replaces".to_owned();
-                reader.problem(name.span(), "an override has no wildcards", Some(help));
-            }
-            let (field, value) = (field.get_ref().clone().into_owned(), name.get_ref().clone().into_owned());
-            let span = rates.span();
-            let rates = reader.quotas(rates).unwrap_or_else(|| vec![tollgate_core::Quota::UNLIMITED]);
-            reading.limit.overrides.push(Override { field, value, rates });
-            reading.overrides_at.push(span);
+    for one in list.iter() {
+        if let Some((other, mut spans)) = reader.one_override(one) {
+            reading.limit.overrides.push(other);
+            reading.overrides_at.append(&mut spans);
         }
-    }
-}
-
-fn priority(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
-    if let Some(priority) = reader.whole_number(value) {
-        reading.limit.priority = priority;
     }
 }
 
 fn replaces(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
     let names = reader.texts(value, "the name of a limit, or a list of names");
     let reference = |(name, span)| Reference { name, place: reader.place(span) };
-    reading.limit.replaces = names.into_iter().map(reference).collect();
+    reading.limit.envoy.replaces = names.into_iter().map(reference).collect();
 }
 
-fn if_store_fails(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
-    if let Some(choice) = reader.choice(value, "if_store_fails", &store_failures()) {
-        reading.limit.if_store_fails = choice;
+fn on_store_failure(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
+    if let Some(choice) = reader.choice(value, "on_store_failure", &store_failures()) {
+        reading.limit.on_store_failure = choice;
+    }
+}
+
+fn on_bad_value(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
+    if let Some(choice) = reader.choice(value, "on_bad_value", &bad_values()) {
+        reading.limit.on_bad_value = choice;
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::LIMIT;
-use super::fields::{FIELDS, Field};
-use super::values::{ENTRY_WORDS, WORDS};
+use super::fields::{FIELDS, Field, UNMATCHED, UNMATCHED_DOC, unmatched};
+use super::values::{ENTRY_WORDS, KEY_WORDS, OVERRIDE_WORDS, WORDS};
 
 /// A rate. It refuses less than the parser does; what it accepts beyond that, the parser refuses with better words.
 const RATE: &str = r"^\s*([Uu][Nn][Ll][Ii][Mm][Ii][Tt][Ee][Dd]|[0-9][0-9_]*\s*(/|\sper\s)\s*([0-9_]*\.?[0-9]*\s*)([a-zµμ]+)(\s+burst\s+[0-9][0-9_]*)?)\s*$";
@@ -15,12 +15,11 @@ const RATE: &str = r"^\s*([Uu][Nn][Ll][Ii][Mm][Ii][Tt][Ee][Dd]|[0-9][0-9_]*\s*(/
 /// [`read`](crate::read) finds.
 pub fn schema() -> Json {
     let mut file = properties(FIELDS.iter().filter(|field| field.file_wide));
-    let limit = json!({
-        "type": "object",
-        "properties": properties(FIELDS.iter()),
-        "required": ["rate"],
-        "additionalProperties": false,
-    });
+    let mut word = choice(&unmatched());
+    word["description"] = UNMATCHED_DOC.into();
+    file.insert(UNMATCHED.to_owned(), word);
+    let mut limit = table(FIELDS);
+    limit["required"] = json!(["rate"]);
     file.insert(
         LIMIT.to_owned(),
         json!({
@@ -48,6 +47,31 @@ fn properties<'f>(fields: impl Iterator<Item = &'f Field>) -> Map<String, Json> 
         (field.name.to_owned(), schema)
     };
     fields.map(describe).collect()
+}
+
+/// A table with these fields.
+pub(super) fn table(fields: &[Field]) -> Json {
+    json!({ "type": "object", "properties": properties(fields.iter()), "additionalProperties": false })
+}
+
+/// Fields and expressions.
+pub(super) fn key() -> Json {
+    let [field, ipv6_prefix, cel] = KEY_WORDS;
+    let name = json!({ "type": "string", "minLength": 1 });
+    let bits = json!({ "anyOf": [{ "type": "integer", "minimum": 1, "maximum": 128 }, { "const": false }] });
+    let long = json!({
+        "type": "object",
+        "properties": { field: name, ipv6_prefix: bits },
+        "required": [field],
+        "additionalProperties": false,
+    });
+    let computed = json!({
+        "type": "object",
+        "properties": { cel: text() },
+        "required": [cel],
+        "additionalProperties": false,
+    });
+    one_or_more(&json!({ "anyOf": [name, long, computed] }))
 }
 
 pub(super) fn name() -> Json {
@@ -114,10 +138,18 @@ pub(super) fn conditions() -> Json {
 }
 
 pub(super) fn overrides() -> Json {
-    let values = json!({
+    let [field, values] = OVERRIDE_WORDS;
+    let by_value = json!({
         "type": "object",
         "propertyNames": { "pattern": r"^[^*]*$" },
         "additionalProperties": rates(),
+        "minProperties": 1,
     });
-    json!({ "type": "object", "additionalProperties": values })
+    let one = json!({
+        "type": "object",
+        "properties": { field: text(), values: by_value },
+        "required": [field, values],
+        "additionalProperties": false,
+    });
+    json!({ "type": "array", "items": one })
 }

@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use tollgate_core::Quota;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 use super::{Reader, Value, in_order};
 use crate::condition::{Condition, Test};
-use crate::draft::MOST_FIELDS;
+use crate::draft::{MOST_FIELDS, Override};
 use crate::entries::Entry;
 use crate::expression::Expression;
+use crate::key_part::{KeyPart, usual_prefix};
 use crate::network;
 use crate::pattern::Pattern;
 use crate::suggest::did_you_mean;
@@ -65,37 +66,127 @@ impl Reader {
             return None;
         };
         let mut entry = Entry::new(self.text(text, "an entry such as \"path_/*\"")?);
-        for (name, value) in in_order(table) {
-            match name.get_ref().as_ref() {
-                "entry" => {}
-                "shared" => self.truth(value, &mut entry.shared),
-                "in_metrics" => self.truth(value, &mut entry.in_metrics),
-                word => {
-                    let message = format!(
-                        "unknown word {word:?} for an entry; expected one of {}",
-                        ENTRY_WORDS.join(", ")
-                    );
-                    self.problem(name.span(), message, did_you_mean(word, ENTRY_WORDS));
-                }
+        self.only_words(table, "an entry", &ENTRY_WORDS);
+        for (word, flag) in [("shared", &mut entry.shared), ("in_metrics", &mut entry.in_metrics)] {
+            if let Some(value) = table.get(word) {
+                self.truth(value, flag);
             }
         }
         Some(entry)
     }
 
-    /// Names of fields; none is empty, none stands there twice.
-    pub(super) fn field_names(&mut self, value: &Value<'_>, expected: &str) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
+    /// Fields and expressions; no field stands there twice.
+    pub(super) fn key_parts(&mut self, value: &Value<'_>) -> Vec<KeyPart> {
+        let alone = std::slice::from_ref(value);
+        let values = value.get_ref().as_array().map_or(alone, |values| &values[..]);
+        if values.is_empty() {
+            self.problem(value.span(), format!("expected {KEY_EXPECTED}, found an empty list"), None);
+        }
+        let mut parts: Vec<KeyPart> = Vec::new();
         // One more than a limit may have is enough to see that there are too many.
-        for (name, span) in self.texts(value, expected).into_iter().take(MOST_FIELDS + 1) {
-            if name.is_empty() {
-                self.problem(span, "the name of a field cannot be empty", None);
-            } else if names.contains(&name) {
-                self.problem(span, format!("the field {name:?} stands there twice"), None);
+        for value in values.iter().take(MOST_FIELDS + 1) {
+            let Some(part) = self.key_part(value) else { continue };
+            let name = part.field_name();
+            if name == Some("") {
+                self.problem(value.span(), "the name of a field cannot be empty", None);
+            } else if name.is_some() && parts.iter().any(|other| other.field_name() == name) {
+                let name = name.unwrap_or_default();
+                self.problem(value.span(), format!("the field {name:?} stands there twice"), None);
             } else {
-                names.push(name);
+                parts.push(part);
             }
         }
-        names
+        parts
+    }
+
+    fn key_part(&mut self, value: &Value<'_>) -> Option<KeyPart> {
+        let Some(table) = value.get_ref().as_table() else {
+            return self.text(value, KEY_EXPECTED).map(KeyPart::field);
+        };
+        self.only_words(table, "a key", &KEY_WORDS);
+        match (table.get("field"), table.get("cel")) {
+            (Some(field), None) => {
+                let name = self.text(field, "the name of a field")?;
+                let ipv6_prefix = match table.get("ipv6_prefix") {
+                    Some(bits) => self.ipv6_prefix(bits)?,
+                    None => usual_prefix(&name),
+                };
+                Some(KeyPart::Field { name, ipv6_prefix })
+            }
+            (None, Some(cel)) => {
+                if let Some((word, _)) = table.get_key_value("ipv6_prefix") {
+                    self.problem(word.span(), "ipv6_prefix is for a field, not for an expression", None);
+                }
+                let text = self.text(cel, "an expression in CEL")?;
+                Some(KeyPart::Cel(Expression::new(text, self.place(cel.span()))))
+            }
+            _ => {
+                self.problem(value.span(), format!("expected {KEY_EXPECTED}"), None);
+                None
+            }
+        }
+    }
+
+    /// How much of an IPv6 address is counted; false counts all values as text.
+    fn ipv6_prefix(&mut self, value: &Value<'_>) -> Option<Option<u8>> {
+        let bits = match value.get_ref() {
+            DeValue::Boolean(false) => return Some(None),
+            DeValue::Integer(number) => u8::from_str_radix(number.as_str(), number.radix()).ok(),
+            _ => None,
+        };
+        let bits = bits.filter(|bits| (1..=128).contains(bits));
+        if bits.is_none() {
+            self.expected(value, "a whole number of bits from 1 to 128, or false", None);
+        }
+        bits.map(Some)
+    }
+
+    /// The rates that values of a field have, and where each is.
+    pub(super) fn one_override(&mut self, value: &Value<'_>) -> Option<(Override, Vec<Range<usize>>)> {
+        const EXPECTED: &str = "an override such as { field = \"plan\", rates = { gold = \"1000/s\" } }";
+        let Some(table) = value.get_ref().as_table() else {
+            self.expected(value, EXPECTED, None);
+            return None;
+        };
+        self.only_words(table, "an override", &OVERRIDE_WORDS);
+        let (Some(field), Some(rates)) = (table.get("field"), table.get("rates")) else {
+            self.problem(value.span(), format!("expected {EXPECTED}"), None);
+            return None;
+        };
+        let field = self.text(field, "the name of a field")?;
+        let Some(values) = rates.get_ref().as_table() else {
+            self.expected(rates, "a table of values and their rates", None);
+            return None;
+        };
+        if values.is_empty() {
+            self.problem(
+                rates.span(),
+                "expected at least one value and its rates, found an empty table",
+                None,
+            );
+        }
+        let (mut all, mut spans) = (Vec::new(), Vec::new());
+        for (value, rates) in in_order(values) {
+            if value.get_ref().contains('*') {
+                let help = "for many values at once write a limit of its own, with match and envoy.replaces"
+                    .to_owned();
+                self.problem(value.span(), "an override has no wildcards", Some(help));
+            }
+            spans.push(rates.span());
+            let rates = self.quotas(rates).unwrap_or_else(|| vec![Quota::UNLIMITED]);
+            all.push((value.get_ref().clone().into_owned(), rates));
+        }
+        Some((Override { field, rates: all }, spans))
+    }
+
+    /// Reports every word of a table that is none of these.
+    fn only_words(&mut self, table: &DeTable<'_>, what: &str, words: &'static [&'static str]) {
+        for (name, _) in in_order(table).iter().filter(|(name, _)| !words.contains(&name.get_ref().as_ref()))
+        {
+            let message =
+                format!("unknown word {:?} for {what}; expected one of {}", name.get_ref(), words.join(", "));
+            self.problem(name.span(), message, did_you_mean(name.get_ref(), words.iter().copied()));
+        }
     }
 
     /// One of a few words.
@@ -114,19 +205,6 @@ impl Reader {
             self.problem(value.span(), message, did_you_mean(&text, words()));
         }
         chosen.map(|(_, choice)| *choice)
-    }
-
-    pub(super) fn whole_number(&mut self, value: &Value<'_>) -> Option<i32> {
-        let DeValue::Integer(number) = value.get_ref() else {
-            self.expected(value, "a whole number", None);
-            return None;
-        };
-        let read = i32::from_str_radix(number.as_str(), number.radix()).ok();
-        if read.is_none() {
-            let range = format!("a whole number from {} to {}", i32::MIN, i32::MAX);
-            self.expected(value, &range, None);
-        }
-        read
     }
 
     /// One rate, or a list of them; if one is wrong, none.
@@ -226,6 +304,16 @@ fn any_of(tests: Vec<Test>) -> Option<Condition> {
 
 /// What a condition in long form may contain.
 pub(super) const WORDS: [&str; 4] = ["is", "like", "network", "absent"];
+
+/// What a part of a key in long form may contain.
+pub(super) const KEY_WORDS: [&str; 3] = ["field", "ipv6_prefix", "cel"];
+
+/// What a part of a key is.
+const KEY_EXPECTED: &str =
+    "a field such as \"ip\" or { field = \"ip\", ipv6_prefix = 64 }, { cel = \"…\" }, or a list of them";
+
+/// What an override contains.
+pub(super) const OVERRIDE_WORDS: [&str; 2] = ["field", "rates"];
 
 /// What an entry in long form may contain.
 pub(super) const ENTRY_WORDS: [&str; 3] = ["entry", "shared", "in_metrics"];

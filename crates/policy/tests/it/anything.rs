@@ -45,10 +45,10 @@ const PIECES: &[&str] = &[
     "match",
     "match.path",
     ".",
-    "override.plan",
+    "overrides",
     "gold",
-    "replaces",
-    "priority",
+    "envoy.replaces",
+    "unmatched",
     "mode",
     "domain",
     "\"",
@@ -79,12 +79,14 @@ const PIECES: &[&str] = &[
     "1.5",
     "inf",
     "0x",
-    "entries",
+    "envoy.entries",
     "when",
-    "per",
-    "once",
-    "metadata",
-    "label",
+    "limitador",
+    "envoy.metadata",
+    "envoy.label",
+    "{ cel = \"1\" }",
+    "{ field = \"ip\", ipv6_prefix = 56 }",
+    "[{ field = \"a\", rates = { b = \"1/s\" } }]",
     "{ entry = \"a_*\", shared = true }",
 ];
 
@@ -195,7 +197,7 @@ fn large_files_of_nothing_but_mistakes_are_answered_soon() {
     assert!(told("=\n".repeat(100_000)).is_some_and(|count| count >= 100));
     assert!(told("a=1\n".repeat(60_000)).is_some_and(|count| count >= 100));
     let unknown = (0..50_000)
-        .map(|index| format!("[limit.a{index}]\nrate=\"1/s\"\nreplaces=\"b{index}\"\n"))
+        .map(|index| format!("[limit.a{index}]\nrate=\"1/s\"\nenvoy.replaces=\"b{index}\"\n"))
         .collect::<Vec<_>>()
         .concat();
     assert_eq!(told(unknown), Some(50_000));

@@ -132,7 +132,7 @@ fn conditions_with_many_alternatives_each_do_not_explode() {
 
 /// A tree with a limit that the call meets, and so many others.
 fn tree(others: usize, other: impl Fn(usize) -> String) -> (usize, usize) {
-    let met = "[limit.met]\nentries = [\"path_/a\", \"ip\"]\nrate = \"1/s\"\n";
+    let met = "[limit.met]\nenvoy.entries = [\"path_/a\", \"ip\"]\nrate = \"1/s\"\n";
     let policy = policy(met, others, other);
     let call = Descriptor::new().with("path", "/a").with("ip", "10.9.8.7");
     let mut scratch = Scratch::new();
@@ -143,16 +143,22 @@ fn tree(others: usize, other: impl Fn(usize) -> String) -> (usize, usize) {
 #[test]
 fn other_entries() {
     for others in [10, 10_000] {
-        assert_eq!(tree(others, |index| format!("entries = [\"path_/a\", \"ip_10.0.0.{index}\"]")), (1, 1));
-        assert_eq!(tree(others, |index| format!("entries = [\"path_/{index}\", \"ip\"]")), (1, 1));
-        assert_eq!(tree(others, |index| format!("entries = [\"path_/a\", \"ip\", \"k{index}\"]")), (1, 1));
-        assert_eq!(tree(others, |index| format!("entries = [\"path_/a\", \"ip_x{index}*\"]")), (1, 1));
+        assert_eq!(
+            tree(others, |index| format!("envoy.entries = [\"path_/a\", \"ip_10.0.0.{index}\"]")),
+            (1, 1)
+        );
+        assert_eq!(tree(others, |index| format!("envoy.entries = [\"path_/{index}\", \"ip\"]")), (1, 1));
+        assert_eq!(
+            tree(others, |index| format!("envoy.entries = [\"path_/a\", \"ip\", \"k{index}\"]")),
+            (1, 1)
+        );
+        assert_eq!(tree(others, |index| format!("envoy.entries = [\"path_/a\", \"ip_x{index}*\"]")), (1, 1));
     }
 }
 
 #[test]
 fn entries_with_stars_that_start_alike_are_tried_one_by_one() {
     // The documented exception, so that a change of it is noticed.
-    let alike = |index| format!("entries = [\"path_/a\", \"ip_*.{index}x\"]");
+    let alike = |index| format!("envoy.entries = [\"path_/a\", \"ip_*.{index}x\"]");
     assert_eq!((tree(10, alike), tree(1_000, alike)), ((1, 11), (1, 1_001)));
 }

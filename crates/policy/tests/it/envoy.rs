@@ -103,7 +103,7 @@ fn what_callers_and_dashboards_want_to_know_is_there() {
     of(&[("path", "/api/1")], &|found, descriptor| {
         let limit = found.limit();
         assert_eq!(limit.metadata(), Some(&json!({ "team": "api", "owners": ["ann", 7, 1.5, true, null] })));
-        assert!(limit.is_quota_mode() && limit.counts_refused() && limit.kind() == Kind::FixedWindow);
+        assert!(limit.is_any_of() && limit.counts_denied() && limit.kind() == Kind::FixedWindow);
         assert_eq!(Unit::of(found.rates().quotas()[0].period()), Some(Unit::Month));
         assert_eq!(limit.metric_name(descriptor), "web.path_/api/*");
     });
@@ -114,7 +114,7 @@ fn what_callers_and_dashboards_want_to_know_is_there() {
         assert_eq!(found.limit().metric_name(descriptor), "web.path_/login.remote_address_10.0.0.1");
     });
     of(&[("path", "/login")], &|found, descriptor| {
-        assert!(!found.limit().is_quota_mode() && found.limit().label().is_none());
+        assert!(!found.limit().is_any_of() && found.limit().label().is_none());
         assert_eq!(found.limit().metric_name(descriptor), "web.path_/login");
     });
 }
@@ -126,7 +126,7 @@ fn words_that_look_like_something_else_are_text() {
     let entries: Vec<(String, String)> = draft
         .limits
         .iter()
-        .map(|limit| (limit.entries[0].text.clone(), limit.rates[0].to_string()))
+        .map(|limit| (limit.envoy.entries[0].text.clone(), limit.rates[0].to_string()))
         .collect();
     let pair = |entry: &str, rate: &str| (entry.to_owned(), rate.to_owned());
     assert_eq!(

@@ -8,20 +8,18 @@ const POLICY: &str = r#"
     match.method = ["POST", "PUT"]
     key = ["ip", "user"]
     rate = ["1/s", "20/h"]
-    priority = 10
 
     [limit.per-ip]
     key = "ip"
     rate = "10/s burst 20"
     cost = "weight"
-    [limit.per-ip.override.plan]
-    gold = "1000/s"
+    overrides = [{ field = "plan", rates = { gold = "1000/s" } }]
 
     [limit.internal]
     match.ip = { network = "10.0.0.0/8" }
     rate = "unlimited"
     mode = "shadow"
-    replaces = "tried"
+    envoy.replaces = "tried"
 
     [limit.tried]
     rate = "1/s"
@@ -55,7 +53,7 @@ fn tells_people_why() {
     let expected = r#"domain default: 3 of 6 limits apply
 hint: no limit looks at the field "pth"; did you mean "path"?
 
-1. login: 1/s and 20/h, token-bucket, priority 10
+1. login: 1/s and 20/h, token-bucket
    path like "/login*": yes, it is "/login"
    method is "POST" or is "PUT": yes, it is "POST"
    ip present (for the key): yes, it is "10.0.0.7"
@@ -88,8 +86,9 @@ fn tells_programs_why() {
     assert_eq!(
         json["limits"][0],
         serde_json::json!({
-            "name": "tried", "outcome": "applies", "conditions": [], "mode": "shadow", "priority": 0,
-            "algorithm": "token-bucket", "rates": ["1/s"], "if_store_fails": "local",
+            "name": "tried", "outcome": "applies", "conditions": [], "mode": "shadow",
+            "algorithm": "token-bucket", "rates": ["1/s"], "on_store_failure": "local",
+            "on_bad_value": "default",
         })
     );
     let internal =

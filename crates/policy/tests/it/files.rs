@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use tollgate_policy::{Draft, Policy, Problem, Problems, Source, read};
+use tollgate_policy::{Draft, Policy, Problem, Problems, Source, Unmatched, convert, read};
 
 fn files(folder: &str) -> Vec<(PathBuf, String)> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/policies").join(folder);
@@ -180,12 +180,43 @@ mod on_disk {
     #[test]
     fn several_files_make_one_policy() {
         let first = written("one.toml", b"[limit.a]\nrate = \"1/s\"\n");
-        let second = written("two.toml", b"[limit.b]\nrate = \"1/s\"\nreplaces = \"c\"\n");
+        let second = written("two.toml", b"[limit.b]\nrate = \"1/s\"\nenvoy.replaces = \"c\"\n");
         let mut draft = Draft::load(&first).unwrap();
         draft.append(Draft::load(&first).unwrap());
         let problems = Policy::compile(draft).unwrap_err();
         let expected = format!("the limit \"a\" is already defined at {}:1:8", first.display());
         assert_eq!(problems.iter().map(|problem| &*problem.message).collect::<Vec<_>>(), [expected]);
         assert!(Draft::load(&second).is_err()); // nothing refers to another file
+    }
+
+    /// Answers, item 16: two files cannot say different things of one domain; one may say nothing.
+    #[test]
+    fn files_that_disagree_about_a_domain_are_refused() {
+        let file = |name: &str, word: &str| {
+            written(name, format!("{word}[limit.{name}]\nrate = \"1/s\"\n").as_bytes())
+        };
+        let (allows, denies) = (file("x", "unmatched = \"allow\"\n"), file("y", "unmatched = \"deny\"\n"));
+        let silent = file("z", "");
+        let problems = Policy::compile(Draft::load_merged([&allows, &denies]).unwrap()).unwrap_err();
+        let expected = format!(
+            "the domain \"default\" has unmatched = \"deny\" here and \"allow\" at {}:1:1",
+            allows.display()
+        );
+        assert_eq!(problems.iter().map(|problem| &*problem.message).collect::<Vec<_>>(), [expected]);
+        let policy = Policy::compile(Draft::load_merged([&silent, &denies]).unwrap()).unwrap();
+        assert_eq!(policy.unmatched("default"), Some(Unmatched::Deny));
+    }
+
+    #[test]
+    fn one_file_cannot_say_two_things_of_unmatched() {
+        let web =
+            written("web2.toml", b"unmatched = \"deny\"\ndomain = \"web\"\n[limit.a]\nrate = \"1/s\"\n");
+        let mail = written("mail.toml", b"domain = \"mail\"\n[limit.b]\nrate = \"1/s\"\n");
+        let problems = convert(Draft::load_merged([&web, &mail]).unwrap()).unwrap_err();
+        assert_eq!(
+            problems.iter().next().unwrap().message,
+            "the domain \"web\" has unmatched = \"deny\" and others have not"
+        );
+        assert!(convert(Draft::load(&web).unwrap()).unwrap().starts_with("unmatched = \"deny\"\n"));
     }
 }

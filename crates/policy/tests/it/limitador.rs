@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tollgate_core::Kind;
-use tollgate_policy::{Condition, Descriptor, Draft, Policy, Scratch, Source, Test, convert, read};
+use tollgate_policy::{Condition, Descriptor, Draft, KeyPart, Policy, Scratch, Source, Test, convert, read};
 
 fn example() -> Draft {
     let path =
@@ -17,9 +17,10 @@ fn comparisons_are_ordinary_conditions() {
     let toys = &draft.limits[0];
     let is = |value: &str| Condition::AnyOf(vec![Test::Is(value.to_owned())]);
     assert_eq!(toys.conditions, [("req.method".to_owned(), is("GET")), ("path".to_owned(), is("/toys"))]);
-    assert_eq!((&toys.key[..], toys.when.len(), toys.per.len()), (&["user_id".to_owned()][..], 0, 0));
-    assert_eq!((toys.kind, toys.once, toys.count_refused), (Kind::FixedWindow, true, false));
-    assert_eq!((toys.label.as_deref(), toys.id.as_deref()), (Some("Toys per user"), Some("toys")));
+    assert_eq!((&toys.key[..], toys.when.len()), (&[KeyPart::text("user_id")][..], 0));
+    let theirs = &toys.limitador;
+    assert_eq!((toys.kind, theirs.once, toys.count_denied), (Kind::FixedWindow, true, false));
+    assert_eq!((theirs.name.as_deref(), theirs.id.as_deref()), (Some("Toys per user"), Some("toys")));
     let rates: Vec<String> = draft.limits.iter().map(|limit| limit.rates[0].to_string()).collect();
     assert_eq!(rates, ["10/min", "5 per 10s", "0/d", "18446744073709551615/s"]);
 }
@@ -72,7 +73,6 @@ fn what_is_converted_reads_like_this() {
     let toml = convert(example()).unwrap();
     let start = "\
 algorithm = \"fixed-window\"
-once = true
 
 [limit.";
     assert!(toml.starts_with(start), "{toml}");
@@ -82,8 +82,9 @@ match.\"req.method\" = \"GET\"
 match.path = \"/toys\"
 key = \"user_id\"
 rate = \"10/min\"
-label = \"Toys per user\"
-id = \"toys\"
+limitador.name = \"Toys per user\"
+limitador.id = \"toys\"
+limitador.once = true
 ";
     assert!(toml.contains(toys), "{toml}");
     assert_eq!(read(&Source::new("converted.toml", toml)).unwrap(), example());
@@ -135,12 +136,11 @@ mod with_expressions {
     }
 
     #[test]
-    fn a_native_file_says_it_with_when_and_per() {
+    fn a_native_file_says_it_with_when_and_key() {
         let text = r#"
             [limit.a]
             when = ["descriptors[0].path.startsWith('/api/')", "size(descriptors) == 1"]
-            per = "descriptors[0].user + '@' + descriptors[0].host"
-            key = "tenant"
+            key = [{ cel = "descriptors[0].user + '@' + descriptors[0].host" }, "tenant"]
             rate = "1/s"
         "#;
         let policy = Policy::parse("a.toml", text).unwrap();
@@ -150,7 +150,7 @@ mod with_expressions {
             .with("user", "ann,b")
             .with("host", "h")
             .with("tenant", "t");
-        assert_eq!(policy.matching(&call, &mut scratch).get(0).unwrap().key(), b"t,ann\\,b@h");
+        assert_eq!(policy.matching(&call, &mut scratch).get(0).unwrap().key(), b"ann\\,b@h,t");
         // Each descriptor is a call of its own for it.
         assert_eq!(policy.matching_all(&[call.clone(), call.clone()], &mut scratch).len(), 2);
         let other =
@@ -163,25 +163,40 @@ mod with_expressions {
         );
     }
 
+    /// Answers, item 13: an expression that fails on a value of the call is no error of the call.
     #[test]
-    fn what_cannot_be_computed_is_told() {
+    fn an_expression_that_fails_counts_as_absent_or_denies() {
         let text = "[limit.a]\nwhen = \"int(descriptors[0].x) > 5\"\nrate = \"1/s\"\n[limit.b]\nwhen = \"descriptors[0].x\"\nrate = \"1/s\"\n";
         let policy = Policy::parse("a.toml", text).unwrap();
         let mut scratch = Scratch::new();
-        let failure = |value: &str, scratch: &mut Scratch| {
-            let call = Descriptor::new().with("x", value);
-            let matches = policy.matching(&call, scratch);
-            (matches.len(), matches.failure().map(|(limit, why)| (limit.name().to_owned(), why.to_owned())))
+        let mut bad = |call: &Descriptor<'_>| {
+            let matches = policy.matching(call, &mut scratch);
+            let bad: Vec<(String, String)> = matches
+                .bad_values()
+                .map(|bad| (bad.limit().name().to_owned(), bad.why().to_owned()))
+                .collect();
+            (matches.len(), bad)
         };
+        let (count, of_seven) = bad(&Descriptor::new().with("x", "7"));
         assert_eq!(
-            failure("7", &mut scratch),
-            (1, Some(("b".to_owned(), "it is not true or false".to_owned())))
+            (count, &of_seven[..]),
+            (1, &[("b".to_owned(), "it is not true or false".to_owned())][..])
         );
-        let (count, why) = failure("seven", &mut scratch);
-        assert_eq!((count, why.unwrap().0.as_str()), (0, "a"));
-        let none = Descriptor::new();
-        let matches = policy.matching(&none, &mut scratch);
-        assert!(matches.is_empty() && matches.failure().is_none()); // a field that is missing is no failure
+        let (count, of_text) = bad(&Descriptor::new().with("x", "seven"));
+        let names: Vec<&str> = of_text.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((count, &names[..]), (0, &["a", "b"][..]));
+        assert_eq!(bad(&Descriptor::new()), (0, Vec::new())); // a field that is missing is no bad value
+        let call = Descriptor::new().with("x", "seven");
+        let outcome = |policy: &Policy| policy.explain(&call).limits[0].outcome.clone();
+        assert_eq!(outcome(&policy), Outcome::DoesNotMatch);
+        let denying = Policy::parse("a.toml", format!("on_bad_value = \"deny\"\n{text}")).unwrap();
+        let mut scratch = Scratch::new();
+        assert!(denying.matching(&call, &mut scratch).bad_values().all(|bad| bad.denies()));
+        assert_eq!(outcome(&denying), Outcome::DeniesBadValue);
+        let beyond = "[limit.a]\nwhen = \"descriptors[1].x == 'y'\"\nrate = \"1/s\"\n";
+        let beyond = Policy::parse("a.toml", beyond).unwrap();
+        let matches = beyond.matching(&call, &mut scratch);
+        assert_eq!((matches.len(), matches.bad_values().len()), (0, 1));
     }
 
     #[test]
@@ -539,7 +554,7 @@ mod with_expressions {
         let descriptors: Vec<Descriptor<'_>> = call.iter().map(descriptor).collect();
         let parts = |seconds: u64| expected.iter().find(|one| one.0 == seconds).map_or(0, |one| one.1.len());
         let matches = policy.matching_all(&descriptors, scratch);
-        assert!(matches.failure().is_none(), "{:?}", matches.failure());
+        assert_eq!(matches.bad_values().len(), 0, "{:?}", matches.bad_values().next());
         let show = |found: tollgate_policy::Match<'_>| {
             assert_eq!(found.descriptor(), 0);
             let seconds = found.rates().quotas()[0].period().as_secs();

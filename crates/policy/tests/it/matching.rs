@@ -1,7 +1,7 @@
 //! Which limits apply, worked out by hand.
 
 use tollgate_core::{Kind, Quota};
-use tollgate_policy::{Cost, Descriptor, IfStoreFails, Policy, Scratch};
+use tollgate_policy::{Cost, Descriptor, OnStoreFailure, Policy, Scratch, Unmatched};
 
 fn policy(text: &str) -> Policy {
     Policy::parse("p.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
@@ -91,11 +91,9 @@ fn domains_do_not_see_each_other() {
 }
 
 #[test]
-fn the_higher_priority_comes_first_and_then_the_order_of_the_file() {
-    let policy = policy(
-        "[limit.z]\nrate = \"1/s\"\n[limit.m]\nrate = \"1/s\"\npriority = 5\n[limit.a]\nrate = \"1/s\"\n[limit.low]\nrate = \"1/s\"\npriority = -1",
-    );
-    assert_eq!(met(&policy, &Descriptor::new()), ["m[]", "z[]", "a[]", "low[]"]);
+fn limits_come_in_the_order_of_the_file() {
+    let policy = policy("[limit.z]\nrate = \"1/s\"\n[limit.m]\nrate = \"1/s\"\n[limit.a]\nrate = \"1/s\"\n");
+    assert_eq!(met(&policy, &Descriptor::new()), ["z[]", "m[]", "a[]"]);
 }
 
 #[test]
@@ -106,27 +104,26 @@ fn what_is_replaced_is_left_out_only_where_the_other_applies() {
         [limit.vip]
         match.user = "ann"
         rate = "unlimited"
-        replaces = ["all", "vip-old"]
+        envoy.replaces = ["all", "vip-old"]
         [limit.vip-old]
         match.user = "a*"
         rate = "2/s"
-        replaces = "third"
-        priority = 1
+        envoy.replaces = "third"
         [limit.third]
         rate = "3/s"
     "#;
     let ann = Descriptor::new().with("user", "ann");
     // What is replaced still replaces.
     assert_eq!(met(&policy(text), &ann), ["vip[]"]);
-    assert_eq!(met(&policy(text), &Descriptor::new().with("user", "al")), ["vip-old[]", "all[]"]);
+    assert_eq!(met(&policy(text), &Descriptor::new().with("user", "al")), ["all[]", "vip-old[]"]);
     assert_eq!(met(&policy(text), &Descriptor::new()), ["all[]", "third[]"]);
     // Switched off, it replaces nothing; in shadow, nothing that is enforced.
     let off = text.replace("rate = \"unlimited\"", "rate = \"unlimited\"\nmode = \"off\"");
-    assert_eq!(met(&policy(&off), &ann), ["vip-old[]", "all[]"]);
+    assert_eq!(met(&policy(&off), &ann), ["all[]", "vip-old[]"]);
     let shadow = text.replace("rate = \"unlimited\"", "rate = \"unlimited\"\nmode = \"shadow\"");
-    assert_eq!(met(&policy(&shadow), &ann), ["vip-old[]", "all[]", "vip[]"]);
+    assert_eq!(met(&policy(&shadow), &ann), ["all[]", "vip[]", "vip-old[]"]);
     let both = shadow.replace("[limit.all]", "[limit.all]\nmode = \"shadow\"");
-    assert_eq!(met(&policy(&both), &ann), ["vip-old[]", "vip[]"]);
+    assert_eq!(met(&policy(&both), &ann), ["vip[]", "vip-old[]"]);
 }
 
 #[test]
@@ -138,17 +135,15 @@ fn a_match_has_everything_that_deciding_takes() {
         rate = ["5/s", "100/h"]
         algorithm = "fixed-window"
         cost = "tokens"
-        [limit.a.override.tenant]
-        acme = "50/s"
-        [limit.a.override.plan]
-        gold = "500/s"
-        free = ["5/s", "100/h"]
-        platinum = "50/s"
+        overrides = [
+            { field = "tenant", rates = { acme = "50/s" } },
+            { field = "plan", rates = { gold = "500/s", free = ["5/s", "100/h"], platinum = "50/s" } },
+        ]
         [limit.b]
         match.tenant = "acme"
         rate = "unlimited"
         mode = "shadow"
-        if_store_fails = "deny"
+        on_store_failure = "deny"
         "#,
     );
     let rates: Vec<String> =
@@ -174,29 +169,69 @@ fn a_match_has_everything_that_deciding_takes() {
     let (a, b) = (matches.get(0).unwrap(), matches.get(1).unwrap());
     assert_eq!((matches.len(), matches.get(2).is_none()), (2, true));
     assert_eq!(
-        (a.key(), a.cost(), a.is_shadow(), a.if_store_fails()),
-        (&b"acme"[..], Cost::Said(12), false, IfStoreFails::Local)
+        (a.key(), a.cost(), a.is_shadow(), a.on_store_failure()),
+        (&b"acme"[..], Cost::Said(12), false, OnStoreFailure::Local)
     );
     assert_eq!(
-        (b.key(), b.cost(), b.is_shadow(), b.if_store_fails()),
-        (&b""[..], Cost::Asked, true, IfStoreFails::Deny)
+        (b.key(), b.cost(), b.is_shadow(), b.on_store_failure()),
+        (&b""[..], Cost::Asked, true, OnStoreFailure::Deny)
     );
     assert_eq!((a.limit().kind(), a.rates().quotas()), (Kind::FixedWindow, &[Quota::per_second(50)][..]));
     assert!(b.rates().is_unlimited() && !a.rates().is_unlimited());
 }
 
+/// Answers, item 13: a bad value is decided by the limit's own rule, and reported for that limit alone.
 #[test]
-fn a_cost_that_is_no_number_is_told_and_not_guessed() {
-    let policy = policy("[limit.a]\nrate = \"1/s\"\ncost = \"tokens\"");
+fn a_bad_cost_counts_as_absent_or_denies() {
+    let policy = policy(
+        "[limit.a]\nrate = \"1/s\"\ncost = \"tokens\"\n[limit.b]\nrate = \"1/s\"\n\
+         [limit.c]\nrate = \"1/s\"\ncost = \"tokens\"\non_bad_value = \"deny\"\n",
+    );
     let mut scratch = Scratch::new();
-    let mut cost = |value: &[u8]| {
-        policy.matching(&Descriptor::new().with("tokens", value), &mut scratch).get(0).unwrap().cost()
+    let mut read = |call: &Descriptor<'_>| {
+        let matches = policy.matching(call, &mut scratch);
+        let found: Vec<(String, Cost)> =
+            matches.iter().map(|found| (found.limit().name().to_owned(), found.cost())).collect();
+        let bad: Vec<(String, bool)> =
+            matches.bad_values().map(|bad| (bad.limit().name().to_owned(), bad.denies())).collect();
+        (found, bad)
     };
-    assert_eq!(cost(b"18446744073709551615"), Cost::Said(u64::MAX));
+    let named = |name: &str, cost| (name.to_owned(), cost);
+    let most = read(&Descriptor::new().with("tokens", "18446744073709551615"));
+    let all = |cost| vec![named("a", cost), named("b", Cost::Asked), named("c", cost)];
+    assert_eq!(most, (all(Cost::Said(u64::MAX)), Vec::new()));
+    assert_eq!(read(&Descriptor::new()), (all(Cost::Asked), Vec::new()));
     for bad in [&b""[..], b"-1", b"1.5", b"18446744073709551616", b"many", b"\xff"] {
-        assert_eq!(cost(bad), Cost::Unreadable, "{bad:?}");
+        let expected = (
+            vec![named("a", Cost::Asked), named("b", Cost::Asked)],
+            vec![("a".to_owned(), false), ("c".to_owned(), true)],
+        );
+        assert_eq!(read(&Descriptor::new().with("tokens", bad)), expected, "{bad:?}");
     }
-    assert_eq!(policy.matching(&Descriptor::new(), &mut scratch).get(0).unwrap().cost(), Cost::Asked);
+}
+
+/// Answers, item 13: a bad value of a limit that another one replaces does nothing.
+#[test]
+fn a_bad_value_of_a_replaced_limit_is_not_reported() {
+    let policy = policy(
+        "[limit.a]\nrate = \"1/s\"\ncost = \"tokens\"\non_bad_value = \"deny\"\n\
+         [limit.b]\nmatch.user = \"ann\"\nrate = \"unlimited\"\nenvoy.replaces = \"a\"\n",
+    );
+    let mut scratch = Scratch::new();
+    let call = Descriptor::new().with("tokens", "x").with("user", "ann");
+    let matches = policy.matching(&call, &mut scratch);
+    assert_eq!((matches.len(), matches.bad_values().len()), (1, 0));
+}
+
+/// Answers, item 16: a domain says what becomes of calls that no limit applies to.
+#[test]
+fn unmatched_is_said_for_all_domains_of_a_file() {
+    let text = "unmatched = \"deny\"\ndomain = \"web\"\n[limit.a]\nrate = \"1/s\"\n[limit.b]\ndomain = \"mail\"\nrate = \"1/s\"\n";
+    let denying = policy(text);
+    assert_eq!(["web", "mail"].map(|domain| denying.unmatched(domain)), [Some(Unmatched::Deny); 2]);
+    assert_eq!(denying.unmatched("default"), None);
+    let usual = policy("[limit.a]\nrate = \"1/s\"\n");
+    assert_eq!(usual.unmatched("default"), Some(Unmatched::Allow));
 }
 
 #[test]

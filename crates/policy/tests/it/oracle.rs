@@ -1,11 +1,14 @@
 //! The matcher against trying every limit, and files against printing and reading them again.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use tollgate_core::{Kind, Quota};
 use tollgate_policy::{
-    Condition, Descriptor, Draft, DraftLimit, IfStoreFails, Mode, Outcome, Override, Pattern, Place, Policy,
-    Reference, Scratch, Source, Test, read,
+    Condition, Descriptor, Draft, DraftDomain, DraftLimit, KeyPart, Mode, OnBadValue, OnStoreFailure,
+    Outcome, Override, Pattern, Place, Policy, Reference, Scratch, Source, Test, Unmatched, read,
 };
 
 const FIELDS: [&str; 5] = ["a", "b", "c", "ip", "tokens"];
@@ -58,16 +61,14 @@ fn rates() -> impl Strategy<Value = Vec<Quota>> {
 }
 
 fn overrides() -> impl Strategy<Value = Vec<Override>> {
-    let one = (select(&["a", "b"][..]), "[xy]{0,2}", rates()).prop_map(|(field, value, rates)| Override {
-        field: field.to_owned(),
-        value,
-        rates,
-    });
-    prop::collection::vec(one, 0..4).prop_map(|mut overrides| {
-        // In a file no value stands twice, and those of one field stand together.
-        overrides.sort_by(|left, right| (&left.field, &left.value).cmp(&(&right.field, &right.value)));
-        overrides.dedup_by(|left, right| (&left.field, &left.value) == (&right.field, &right.value));
-        overrides
+    let values = || prop::collection::btree_map("[xy]{0,2}", rates(), 1..4);
+    let fields = prop::sample::subsequence(vec!["a", "b"], 0..=2).prop_shuffle();
+    (fields, values(), values()).prop_map(|(fields, first, second)| {
+        let one = |(field, values): (&str, BTreeMap<String, Vec<Quota>>)| Override {
+            field: field.to_owned(),
+            rates: values.into_iter().collect(),
+        };
+        fields.into_iter().zip([first, second]).map(one).collect()
     })
 }
 
@@ -76,6 +77,7 @@ fn overrides() -> impl Strategy<Value = Vec<Override>> {
 struct Told {
     flags: [bool; 4],
     label: Option<String>,
+    name: Option<String>,
     id: Option<String>,
     metadata: Option<serde_json::Value>,
 }
@@ -85,23 +87,24 @@ fn told() -> impl Strategy<Value = Told> {
     let metadata = prop::option::of(("[xy\"]{0,2}", text(), any::<i64>())).prop_map(|said| {
         said.map(|(name, text, number)| serde_json::json!({ (name): [text, number, null, true] }))
     });
-    (any::<[bool; 4]>(), text(), text(), metadata).prop_map(|(flags, label, id, metadata)| Told {
-        flags,
-        label,
-        id,
-        metadata,
-    })
+    (any::<[bool; 4]>(), text(), any::<bool>(), text(), metadata).prop_map(
+        |(flags, called, by_label, id, metadata)| {
+            let (label, name) = if by_label { (called, None) } else { (None, called) };
+            Told { flags, label, name, id, metadata }
+        },
+    )
 }
 
 prop_compose! {
     fn limit()(
         conditions in prop::collection::vec(condition(), 5),
         used in subsequence(vec![0, 1, 2, 3], 0..=3),
-        key in subsequence(FIELDS.to_vec(), 0..=2),
+        key in subsequence(FIELDS.to_vec(), 0..=2).prop_shuffle(),
+        prefix in select(vec![None, None, Some(64), Some(16), Some(128)]),
         rates in rates(),
         mode in select(vec![Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Off]),
         overrides in overrides(),
-        (priority, cost, fails) in (-1..2, any::<bool>(), select(&IfStoreFails::ALL[..])),
+        (cost, fails, bad) in (any::<bool>(), select(&OnStoreFailure::ALL[..]), select(&OnBadValue::ALL[..])),
         domain in select(&["default", "default", "other"][..]),
         told in told(),
         replaced in prop::collection::vec(any::<prop::sample::Index>(), 0..3),
@@ -109,33 +112,42 @@ prop_compose! {
         let mut limit = DraftLimit::new("", Quota::UNLIMITED);
         limit.conditions = used.iter().map(|&at| (FIELDS[at].to_owned(), conditions[at].clone())).collect();
         let is_absent = |name: &str| limit.conditions.contains(&(name.to_owned(), Condition::Absent));
-        limit.key = key.into_iter().filter(|name| !is_absent(name)).map(str::to_owned).collect();
-        (limit.rates, limit.mode, limit.overrides, limit.priority, limit.if_store_fails) =
-            (rates, mode, overrides, priority, fails);
+        let part = |name: &str| KeyPart::Field { name: name.to_owned(), ipv6_prefix: prefix };
+        limit.key = key.into_iter().filter(|name| !is_absent(name)).map(part).collect();
+        (limit.rates, limit.mode, limit.overrides) = (rates, mode, overrides);
+        (limit.on_store_failure, limit.on_bad_value) = (fails, bad);
         limit.kind = Kind::TokenBucket;
         limit.cost = cost.then(|| "tokens".to_owned());
         domain.clone_into(&mut limit.domain);
-        let Told { flags: [once, count_refused, quota_mode, detailed_metric], label, id, metadata } = told;
-        (limit.once, limit.count_refused) = (once, count_refused);
-        (limit.quota_mode, limit.detailed_metric) = (quota_mode, detailed_metric);
-        (limit.label, limit.id, limit.metadata) = (label, id, metadata);
+        let Told { flags: [once, count_denied, any_of, detailed_metric], label, name, id, metadata } = told;
+        (limit.limitador.once, limit.count_denied) = (once, count_denied);
+        (limit.envoy.any_of, limit.envoy.detailed_metric) = (any_of, detailed_metric);
+        (limit.envoy.label, limit.envoy.metadata) = (label, metadata);
+        (limit.limitador.name, limit.limitador.id) = (name, id);
         (limit, replaced)
     }
 }
 
 /// Limits that replace only limits before them, so never in a circle.
 fn draft(most: usize) -> impl Strategy<Value = Draft> {
-    prop::collection::vec(limit(), 1..most).prop_map(|limits| {
+    let unmatched = prop::option::of(select(&Unmatched::ALL[..]));
+    (prop::collection::vec(limit(), 1..most), unmatched).prop_map(|(limits, unmatched)| {
         let domains: Vec<String> = limits.iter().map(|(limit, _)| limit.domain.clone()).collect();
         let name = |(at, (mut limit, replaced)): (usize, (DraftLimit, Vec<prop::sample::Index>))| {
             limit.name = format!("limit-{at}");
             let mut others: Vec<usize> = replaced.iter().map(|index| index.index(at + 1)).collect();
             others.retain(|&other| other < at && domains[other] == limit.domain);
             let reference = |other| Reference { name: format!("limit-{other}"), place: Place::default() };
-            limit.replaces = others.into_iter().map(reference).collect();
+            limit.envoy.replaces = others.into_iter().map(reference).collect();
             limit
         };
-        Draft { limits: limits.into_iter().enumerate().map(name).collect() }
+        let mut draft = Draft::new(limits.into_iter().enumerate().map(name).collect());
+        if let Some(unmatched) = unmatched {
+            let names: BTreeSet<&String> = domains.iter().collect();
+            let said = |name: &String| DraftDomain { name: name.clone(), unmatched, place: Place::default() };
+            draft.domains = names.into_iter().map(said).collect();
+        }
+        draft
     })
 }
 
@@ -157,7 +169,7 @@ fn oracle(draft: &Draft, domain: &str, fields: &Fields) -> Vec<Met> {
     let applies = |limit: &&DraftLimit| {
         limit.domain == domain
             && limit.mode != Mode::Off
-            && limit.key.iter().all(|name| value(name).is_some())
+            && limit.key.iter().all(|part| value(part.field_name().unwrap()).is_some())
             && limit.conditions.iter().all(|(name, condition)| match (condition, value(name)) {
                 (Condition::Absent, value) => value.is_none(),
                 (Condition::AnyOf(tests), Some(value)) => tests.iter().any(|test| passes(test, value)),
@@ -167,18 +179,43 @@ fn oracle(draft: &Draft, domain: &str, fields: &Fields) -> Vec<Met> {
     let met: Vec<&DraftLimit> = draft.limits.iter().filter(applies).collect();
     let is_replaced = |limit: &DraftLimit| {
         met.iter().any(|other| {
-            let names_it = other.replaces.iter().any(|reference| reference.name == limit.name);
+            let names_it = other.envoy.replaces.iter().any(|reference| reference.name == limit.name);
             names_it && !(other.mode == Mode::Shadow && limit.mode == Mode::Enforce)
         })
     };
-    let mut left: Vec<&DraftLimit> = met.iter().copied().filter(|limit| !is_replaced(limit)).collect();
-    left.sort_by_key(|limit| -limit.priority);
-    let rates = |limit: &DraftLimit| {
-        let fits = |other: &&Override| value(&other.field) == Some(other.value.as_bytes());
-        limit.overrides.iter().find(fits).map_or(&limit.rates, |other| &other.rates).clone()
+    let is_bad = |limit: &DraftLimit| {
+        let cost = limit.cost.as_deref().and_then(value);
+        cost.is_some_and(|cost| cost.is_empty() || !cost.iter().all(u8::is_ascii_digit))
     };
-    let key = |limit: &DraftLimit| limit.key.iter().map(|name| value(name).unwrap().to_vec()).collect();
-    left.into_iter().map(|limit| (limit.name.clone(), key(limit), rates(limit))).collect()
+    let denies = |limit: &DraftLimit| limit.on_bad_value == OnBadValue::Deny && is_bad(limit);
+    let left = met.iter().copied().filter(|limit| !is_replaced(limit) && !denies(limit));
+    let rates = |limit: &DraftLimit| {
+        let by_value = |other: &Override| {
+            let fits = |(name, _): &&(String, Vec<Quota>)| value(&other.field) == Some(name.as_bytes());
+            other.rates.iter().find(fits).map(|(_, rates)| rates.clone())
+        };
+        limit.overrides.iter().find_map(by_value).unwrap_or_else(|| limit.rates.clone())
+    };
+    let key = |limit: &DraftLimit| limit.key.iter().map(|part| counted(part, &value)).collect();
+    left.map(|limit| (limit.name.clone(), key(limit), rates(limit))).collect()
+}
+
+/// What is counted of a field: an IPv6 address up to its prefix, one that is IPv4 as that, and all else as it is.
+fn counted<'v>(part: &KeyPart, value: &impl Fn(&str) -> Option<&'v [u8]>) -> Vec<u8> {
+    let KeyPart::Field { name, ipv6_prefix } = part else { panic!("the test makes no expressions") };
+    let value = value(name).unwrap();
+    let address = std::str::from_utf8(value).ok().and_then(|text| text.parse::<Ipv6Addr>().ok());
+    match (address, *ipv6_prefix) {
+        (Some(address), Some(_)) if address.to_ipv4_mapped().is_some() => {
+            address.to_ipv4_mapped().unwrap().to_string().into_bytes()
+        }
+        (Some(address), Some(128)) => address.to_string().into_bytes(),
+        (Some(address), Some(bits)) => {
+            let kept = u128::from(address) >> (128 - bits) << (128 - bits);
+            format!("{}/{bits}", Ipv6Addr::from(kept)).into_bytes()
+        }
+        _ => value.to_vec(),
+    }
 }
 
 fn passes(test: &Test, value: &[u8]) -> bool {
@@ -232,7 +269,7 @@ fn compare(draft: &Draft, all: &[Fields]) -> Result<(), TestCaseError> {
             let expected = oracle(draft, domain, fields);
             let show = |found: tollgate_policy::Match| {
                 let limit = found.limit();
-                let key = split_key(found.key(), limit.key_fields().len());
+                let key = split_key(found.key(), limit.key().len());
                 (limit.name().to_owned(), key, found.rates().quotas().to_vec())
             };
             let met: Vec<Met> = policy.matching(&descriptor, &mut scratch).iter().map(show).collect();

@@ -1,12 +1,13 @@
 //! The JSON schema accepts the good files and refuses what a schema can see.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use tollgate_core::{Kind, Quota};
-use tollgate_policy::{IfStoreFails, Mode, schema};
+use tollgate_policy::{Mode, OnBadValue, OnStoreFailure, Unmatched, schema};
 use toml::de::{DeTable, DeValue};
 
 fn validator() -> jsonschema::Validator {
@@ -61,7 +62,20 @@ fn refuses_the_bad_files() {
     // The others are not TOML.
     assert_eq!(
         seen,
-        ["conditions", "empty", "entries", "list", "names", "outside", "rates", "reserved", "types", "words"]
+        [
+            "conditions",
+            "empty",
+            "entries",
+            "keys",
+            "list",
+            "names",
+            "old-words",
+            "outside",
+            "rates",
+            "reserved",
+            "types",
+            "words"
+        ]
     );
 }
 
@@ -88,15 +102,21 @@ fn refuses_each_mistake_alone() {
         ("key", json!(["ip", 1])),
         ("algorithm", json!("tokenbucket")),
         ("mode", json!("on")),
-        ("if_store_fails", json!("open")),
-        ("priority", json!(1.5)),
-        ("priority", json!(2_147_483_648_u64)),
+        ("on_store_failure", json!("open")),
+        ("key", json!({ "field": "ip", "ipv6_prefix": 0 })),
+        ("key", json!({ "field": "ip", "ipv6_prefix": 129 })),
+        ("key", json!({ "field": "ip", "ipv6_prefix": true })),
+        ("key", json!({ "field": "ip", "cel": "1" })),
+        ("on_bad_value", json!("allow")),
+        ("envoy", json!({ "any_off": true })),
+        ("limitador", json!({ "once": "yes" })),
         ("match", json!({ "path": 1 })),
         ("match", json!({ "path": {} })),
         ("match", json!({ "path": { "absent": true, "is": "x" } })),
         ("match", json!({ "path": { "netwrok": "::/0" } })),
-        ("override", json!({ "plan": "1/s" })),
-        ("override", json!({ "plan": { "a*": "1/s" } })),
+        ("overrides", json!({ "plan": "1/s" })),
+        ("overrides", json!([{ "field": "plan", "rates": {} }])),
+        ("overrides", json!([{ "field": "plan", "rates": { "a*": "1/s" } }])),
     ] {
         assert!(!with(field, value.clone()), "{field} {value}");
     }
@@ -110,13 +130,45 @@ fn knows_every_word_that_the_reader_knows() {
     for mode in Mode::ALL {
         assert!(with("mode", mode.name()));
     }
-    for choice in IfStoreFails::ALL {
-        assert!(with("if_store_fails", choice.name()));
+    for choice in OnStoreFailure::ALL {
+        assert!(with("on_store_failure", choice.name()));
+    }
+    for choice in OnBadValue::ALL {
+        assert!(with("on_bad_value", choice.name()));
+    }
+    for choice in Unmatched::ALL {
+        let file = json!({ "unmatched": choice.name(), "limit": { "a": { "rate": "1/s" } } });
+        assert!(validator().is_valid(&file));
     }
     let described = schema()["properties"]["limit"]["additionalProperties"]["properties"].clone();
     for (name, field) in described.as_object().unwrap() {
         assert!(field["description"].as_str().is_some_and(|text| text.len() > 20), "{name}");
     }
+}
+
+#[test]
+fn a_limit_has_twelve_fields_and_two_tables() {
+    let described = schema()["properties"]["limit"]["additionalProperties"]["properties"].clone();
+    let names = |table: &Json| -> BTreeSet<String> { table.as_object().unwrap().keys().cloned().collect() };
+    let set = |words: &[&str]| -> BTreeSet<String> { words.iter().map(|word| (*word).to_owned()).collect() };
+    let fields = [
+        "domain",
+        "match",
+        "when",
+        "key",
+        "rate",
+        "overrides",
+        "algorithm",
+        "mode",
+        "cost",
+        "on_store_failure",
+        "on_bad_value",
+        "count_denied",
+    ];
+    assert_eq!(names(&described), set(&[&fields[..], &["envoy", "limitador"]].concat()));
+    let envoy = ["entries", "label", "replaces", "any_of", "detailed_metric", "metadata"];
+    assert_eq!(names(&described["envoy"]["properties"]), set(&envoy));
+    assert_eq!(names(&described["limitador"]["properties"]), set(&["name", "id", "once"]));
 }
 
 proptest! {

@@ -26,7 +26,7 @@ impl RedisStore {
                 Err(error) => {
                     // What cannot be given back stays taken; the first error says more than the second.
                     let _ = self.undo(&taken).await;
-                    return Err(error);
+                    return Err(if taken.is_empty() { error } else { error.after_effect() });
                 }
             };
             if !is_refused && views.iter().all(|view| view.fits) {
@@ -34,7 +34,7 @@ impl RedisStore {
                 taken.extend(tiers.iter().zip(&views).map(one));
             } else if !is_refused {
                 is_refused = true;
-                self.undo(&taken).await?;
+                self.undo(&taken).await.map_err(StoreError::after_effect)?;
             }
             for (index, view) in group.iter().zip(views) {
                 seen[*index] = Some(view);

@@ -92,7 +92,7 @@ async fn permits_charges_and_refunds_reach_every_server() {
     hits.push(Hit::new(&everybody, b"").costing(48));
     let (answer, permit) = store.acquire(&hits).await.unwrap();
     assert!(answer.is_admitted());
-    store.settle(permit.unwrap(), &[2, 2, 2, 2, 9, 9, 9, 9, 44]).await.unwrap();
+    store.settle(&mut permit.unwrap(), &[2, 2, 2, 2, 9, 9, 9, 9, 44]).await.unwrap();
     assert_eq!(
         (left(&store, &user, &keys[0]).await, left(&store, &user, &keys[7]).await),
         (vec![8], vec![1])

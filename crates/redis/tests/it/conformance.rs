@@ -120,9 +120,9 @@ impl Subject for Through {
 
     fn give_back(&mut self, now: Tick, admission: usize, amount: u64) {
         self.set(now);
-        if let Some((permit, cost)) = self.admitted.get_mut(admission).and_then(Option::take) {
+        if let Some((mut permit, cost)) = self.admitted.get_mut(admission).and_then(Option::take) {
             let actual = vec![cost - amount; self.limits.len()];
-            self.server.runtime.block_on(self.server.store.settle(permit, &actual)).expect("settled");
+            self.server.runtime.block_on(self.server.store.settle(&mut permit, &actual)).expect("settled");
         }
     }
 

@@ -79,7 +79,7 @@ impl Store for Moody {
         self.store.acquire(hits).await
     }
 
-    async fn settle(&self, permit: MemoryPermit, actual: &[u64]) -> Result<(), StoreError> {
+    async fn settle(&self, permit: &mut MemoryPermit, actual: &[u64]) -> Result<(), StoreError> {
         self.answer().await?;
         self.store.settle(permit, actual).await
     }
@@ -258,7 +258,7 @@ async fn everything_that_is_asked_of_it_is_guarded() {
     let start = Instant::now();
     let guarded = &scene.guarded;
     guarded.acquire(&[Hit::new(&scene.limit, b"ann")]).await.unwrap_err();
-    guarded.settle(permit.unwrap(), &[1]).await.unwrap_err();
+    guarded.settle(&mut permit.unwrap(), &[1]).await.unwrap_err();
     guarded.reset(&scene.limit, b"ann").await.unwrap_err();
     guarded.usage().await.unwrap_err();
     assert!(guarded.busiest(Top::Asked, 1).await.is_err());

@@ -282,7 +282,7 @@ async fn peeks_charges_refunds_and_receipts_are_as_without_leases() {
     assert_eq!(scene.left().await, 89);
     let (_, permit) = node.acquire(&hit(20)).await.unwrap();
     assert_eq!(scene.left().await, 69);
-    node.settle(permit.unwrap(), &[1]).await.unwrap();
+    node.settle(&mut permit.unwrap(), &[1]).await.unwrap();
     assert_eq!(scene.left().await, 88);
     assert!(!node.decide(Mode::Count, &hit(1_000)).await.unwrap().is_admitted());
     assert_eq!((scene.left().await, node.stats().out), (0, 4), "and what is here is still here");

@@ -293,7 +293,7 @@ async fn a_reset_forgets_all_quotas_of_a_key_and_its_receipts_and_nobody_elses()
         assert!(!store.reset(&limit, b"alice").await.unwrap(), "{kind}");
         assert_eq!(left(&store, &limit, b"alice").await, [10, 20], "{kind}");
         assert!(take(&store, &limit, b"alice", 4).await);
-        store.settle(permit.unwrap(), &[0]).await.unwrap();
+        store.settle(&mut permit.unwrap(), &[0]).await.unwrap();
         assert_eq!(left(&store, &limit, b"alice").await, [6, 16], "{kind}: it is worth nothing any more");
         assert_eq!(left(&store, &limit, b"bob").await, [0, 10], "{kind}");
     }
@@ -309,14 +309,14 @@ async fn a_permit_is_settled_by_whoever_has_it_and_a_dropped_one_keeps_what_it_t
     let hits = [Hit::new(&requests, b"alice"), Hit::new(&tokens, b"alice").costing(800)];
     let (answer, permit) = one.acquire(&hits).await.unwrap();
     assert!(answer.is_admitted());
-    two.settle(permit.unwrap(), &[1, 300]).await.unwrap();
+    two.settle(&mut permit.unwrap(), &[1, 300]).await.unwrap();
     assert_eq!(
         (left(&one, &requests, b"alice").await, left(&one, &tokens, b"alice").await),
         (vec![9], vec![700])
     );
     drop(one.acquire(&hits[..1]).await.unwrap());
     let (_, permit) = one.acquire(&hits[..1]).await.unwrap();
-    one.settle(permit.unwrap(), &[]).await.unwrap();
+    one.settle(&mut permit.unwrap(), &[]).await.unwrap();
     assert_eq!(left(&one, &requests, b"alice").await, [7]);
     let (refused, none) = one.acquire(&[hits[0], hits[1].costing(701)]).await.unwrap();
     assert!(!refused.is_admitted() && none.is_none());
@@ -335,7 +335,7 @@ async fn nothing_asked_is_admitted_and_unlimited_ones_ask_nobody() {
         assert_eq!((answer.is_admitted(), answer.decision().remaining()), (true, u64::MAX));
     }
     let (_, permit) = nobody.acquire(&[Hit::new(&limit, b"k")]).await.unwrap();
-    nobody.settle(permit.unwrap(), &[7]).await.expect("nothing to settle");
+    nobody.settle(&mut permit.unwrap(), &[7]).await.expect("nothing to settle");
     assert!(!nobody.reset(&limit, b"k").await.unwrap());
 }
 
@@ -361,7 +361,7 @@ async fn numbers_as_large_as_they_get_do_no_harm() {
                 }
             }
             let (_, permit) = store.acquire(&[Hit::new(&limit, b"k").costing(0)]).await.unwrap();
-            store.settle(permit.expect("nothing is always admitted"), &[u64::MAX]).await.unwrap();
+            store.settle(&mut permit.expect("nothing is always admitted"), &[u64::MAX]).await.unwrap();
         }
     }
     let many: Vec<RedisLimit> =

@@ -100,8 +100,8 @@ async fn compare_receipts(redis: &Redis, kind: Kind, seed: u64) {
         if rng.u8(..3) == 0 && !mine.is_empty() {
             let recent = mine.len() - 1 - rng.usize(..mine.len().min(4));
             let actual = if rng.bool() { 0 } else { rng.u64(..6) };
-            both.redis.settle(mine.remove(recent), &[actual]).await.expect("settled");
-            both.memory.settle(theirs.remove(recent), &[actual]).into_inner().expect("settled");
+            both.redis.settle(&mut mine.remove(recent), &[actual]).await.expect("settled");
+            both.memory.settle(&mut theirs.remove(recent), &[actual]).into_inner().expect("settled");
         } else if rng.u8(..8) == 0 {
             let mode = if rng.bool() { Mode::Charge } else { Mode::Refund };
             let _ = both.redis.decide(mode, &[Hit::new(&here, b"k").costing(cost)]).await.expect("decided");

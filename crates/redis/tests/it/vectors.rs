@@ -56,8 +56,8 @@ impl Teller {
             What::Charge => self.decide(Mode::Charge, step.cost).await,
             What::Refund => self.decide(Mode::Refund, step.cost).await,
             What::GiveBack(of) => {
-                let (permit, cost) = self.permits[of].take().expect("each is given back once");
-                self.store.settle(permit, &[cost - step.cost]).await.expect("settled");
+                let (mut permit, cost) = self.permits[of].take().expect("each is given back once");
+                self.store.settle(&mut permit, &[cost - step.cost]).await.expect("settled");
                 self.decide(Mode::Peek, 0).await
             }
         };

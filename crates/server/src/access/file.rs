@@ -12,6 +12,7 @@
 //! scopes = ["check"]
 //! ```
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 use std::ops::Range;
@@ -36,7 +37,10 @@ impl Keyring {
     pub fn load(path: &Path) -> Result<Self, KeyringError> {
         let name = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| KeyringError(format!("{name}: {error}")))?;
-        Self::parse(&text).map_err(|error| KeyringError(format!("{name}:{error}")))
+        Self::parse(&text).map_err(|KeyringError(mistakes)| {
+            let mistakes: Vec<String> = mistakes.lines().map(|mistake| format!("{name}:{mistake}")).collect();
+            KeyringError(mistakes.join("\n"))
+        })
     }
 
     /// Reads a keyring from text.
@@ -53,13 +57,21 @@ impl Keyring {
     /// # Ok::<(), tollgate_server::KeyringError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self, KeyringError> {
-        let table = DeTable::parse(text).map_err(|error| {
+        let (table, errors) = DeTable::parse_recoverable(text);
+        let mut reader = Reader { text, keyring: Self::new(), mistakes: Vec::new() };
+        let mut lines = BTreeSet::new();
+        for error in errors {
             // The parser gives no place for a dotted key of too many parts.
             let start = error.span().map_or(0, |span| span.start);
-            KeyringError(format!("{}: {}", place(text, start), error.message()))
-        })?;
-        let mut reader = Reader { text, keyring: Self::new(), mistakes: Vec::new() };
-        reader.file(table.get_ref());
+            // What follows a mistake in the same line is mostly nonsense.
+            if lines.insert(line_of(text, start)) {
+                reader.mistake(start..start, error.message());
+            }
+        }
+        // Of a file that is no TOML, any part may be a secret that is taken for a name.
+        if reader.mistakes.is_empty() {
+            reader.file(table.get_ref());
+        }
         let Reader { keyring, mistakes, .. } = reader;
         if mistakes.is_empty() { Ok(keyring) } else { Err(KeyringError(mistakes.join("\n"))) }
     }
@@ -137,7 +149,7 @@ impl Reader<'_> {
         }
     }
 
-    fn certificate(&mut self, at: &str, _name: &str, entry: &Value<'_>, table: &DeTable<'_>) {
+    fn certificate(&mut self, at: &str, name: &str, entry: &Value<'_>, table: &DeTable<'_>) {
         let (mut dns, mut scopes) = (None, None);
         for (key, value) in table {
             match key.get_ref().as_ref() {
@@ -149,7 +161,7 @@ impl Reader<'_> {
         if let Some(scopes) =
             self.or_mistake(scopes, entry, at, "give its scopes, such as scopes = [\"check\"]")
         {
-            self.keyring = std::mem::take(&mut self.keyring).certificate(dns, scopes);
+            self.keyring = std::mem::take(&mut self.keyring).named_certificate(name.to_owned(), dns, scopes);
         }
     }
 
@@ -195,9 +207,13 @@ impl Reader<'_> {
 
 /// The line and the column of a byte, both counted from one.
 fn place(text: &str, at: usize) -> String {
-    let before = text.get(..at).unwrap_or(text);
-    let line = before.rsplit('\n').next().unwrap_or_default();
-    format!("{}:{}", before.matches('\n').count() + 1, line.chars().count() + 1)
+    let line = text.get(..at).unwrap_or(text).rsplit('\n').next().unwrap_or_default();
+    format!("{}:{}", line_of(text, at), line.chars().count() + 1)
+}
+
+/// The line of a byte, counted from one.
+fn line_of(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or(text).matches('\n').count() + 1
 }
 
 /// A shorter one could be guessed.
@@ -253,11 +269,11 @@ mod tests {
                     [certificate.e]\nname = 1\nscopes = \"check\"\n[tokens]\n";
         let told = Keyring::parse(text).unwrap_err().to_string();
         for expected in [
-            "1:14: anonymous: a scope must be one of check, hold, settle, admin",
+            "1:14: anonymous: a scope must be one of check, hold, settle, admin, metrics",
             "2:1: token.a: give either sha256 or secret",
             "5:10: token.b: sha256 must be 64 hexadecimal digits",
             "8:10: token.c: secret must have at least 16 characters",
-            "9:11: token.c: a scope must be one of check, hold, settle, admin",
+            "9:11: token.c: a scope must be one of check, hold, settle, admin, metrics",
             "10:1: token.d: give its scopes, such as scopes = [\"check\"]",
             "13:1: there is no \"certificate.e.name\": there are dns and scopes",
             "14:10: certificate.e: scopes must be a list, such as [\"check\"]",
@@ -266,6 +282,29 @@ mod tests {
             assert!(told.lines().any(|line| line == expected), "{expected}\n\nis not in\n\n{told}");
         }
         assert_eq!(told.lines().count(), 9, "{told}");
+    }
+
+    /// Answers, item 29: mistakes of TOML are reported all at once too, each with its line, after the name of the file.
+    #[test]
+    fn load_reports_every_syntax_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.toml");
+        let name = path.display();
+        std::fs::write(
+            &path,
+            "[token.a]\nsecret = x\nscopes = []\n[token.b]\nsecret = \"0123456789abcdef\"\nscopes = y\n",
+        )
+        .unwrap();
+        let told = Keyring::load(&path).unwrap_err().to_string();
+        let starts: Vec<String> = [2, 6].iter().map(|line| format!("{name}:{line}:")).collect();
+        assert_eq!(told.lines().count(), 2, "{told}");
+        assert!(told.lines().zip(&starts).all(|(line, start)| line.starts_with(start)), "{told}");
+        std::fs::write(&path, "[token.a]\nscopes = []\n[tokens]\n").unwrap();
+        let told = Keyring::load(&path).unwrap_err().to_string();
+        assert!(
+            told.lines().count() == 2 && told.lines().all(|line| line.starts_with(&format!("{name}:"))),
+            "{told}"
+        );
     }
 
     /// Guards, item 4: whatever is wrong with a file, its secrets are not part of the message.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use super::{Caller, Keyring, Principal, Scopes};
+use crate::metrics::Meter;
 
 /// A [`Keyring`] that can be exchanged while the server is at work. Clones share it.
 #[derive(Clone)]
@@ -45,16 +46,25 @@ pub struct Access {
     certificate: Option<Arc<[String]>>,
     /// Who the caller is without a token.
     caller: Caller,
+    address: IpAddr,
+    /// Counts authentications that fail.
+    meter: Arc<Meter>,
     /// What is served there at all.
     served: Scopes,
 }
 
 impl Access {
     /// The access of a caller at this address that has shown a certificate with these names, if it has shown one.
-    pub(crate) fn new(keys: Keys, certificate: Option<Vec<String>>, address: IpAddr) -> Self {
+    pub(crate) fn new(
+        keys: Keys,
+        certificate: Option<Vec<String>>,
+        address: IpAddr,
+        meter: Arc<Meter>,
+    ) -> Self {
         let known = certificate.as_deref().and_then(Caller::with_certificate);
         let caller = known.unwrap_or_else(|| Caller::at(address));
-        Self { keys, certificate: certificate.map(Into::into), caller, served: Scopes::ALL }
+        let (certificate, served) = (certificate.map(Into::into), Scopes::ALL);
+        Self { keys, certificate, caller, address, meter, served }
     }
 
     /// The same, where nothing but this is served, whoever asks.
@@ -88,6 +98,36 @@ impl Access {
         Principal { caller: self.caller, scopes: self.scopes() }
     }
 
+    /// The address that the caller connects from.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    pub(crate) fn protocol(&self) -> &'static str {
+        self.meter.protocol()
+    }
+
+    /// The name of a caller for people: that of its token or its certificate, else that it is anonymous.
+    pub(crate) fn name_of(&self, caller: Caller) -> String {
+        if let Some(name) = self.keys.keyring.load().token_of(caller) {
+            return format!("token {name}");
+        }
+        match self.certificate.as_deref() {
+            Some(names @ [_, ..]) => format!("certificate {}", names.join(" ")),
+            _ => "anonymous".to_owned(),
+        }
+    }
+
+    /// [`principal_with`](Self::principal_with) for a token that the caller has just sent: an unknown one is counted as an
+    /// authentication that failed.
+    pub(crate) fn authenticate(&self, token: &[u8]) -> Option<Principal> {
+        let principal = self.principal_with(token);
+        if principal.is_none() {
+            self.meter.authentication_failed("token", self.address);
+        }
+        principal
+    }
+
     /// What the caller may do with this token; none if nobody knows it.
     pub fn with_token(&self, token: &[u8]) -> Option<Scopes> {
         self.principal_with(token).map(|principal| principal.scopes)
@@ -115,6 +155,12 @@ impl Access {
 mod tests {
     use super::*;
     use crate::access::Scope;
+    use crate::metrics::Metrics;
+
+    fn access(keys: &Keys, certificate: Option<Vec<String>>) -> Access {
+        let here = IpAddr::from([127, 0, 0, 1]);
+        Access::new(keys.clone(), certificate, here, Metrics::new().meter("test"))
+    }
 
     #[test]
     fn whoever_asks_gets_no_more_than_is_served() {
@@ -124,12 +170,11 @@ mod tests {
             .with_anonymous(Scopes::of(&[Scope::Check, Scope::Admin]));
         let served = Scopes::of(&[Scope::Check, Scope::Settle]);
         let (keys, check) = (Keys::new(keyring), Scopes::of(&[Scope::Check]));
-        let here = IpAddr::from([127, 0, 0, 1]);
-        let stranger = Access::new(keys.clone(), None, here).within(served);
+        let stranger = access(&keys, None).within(served);
         assert_eq!((stranger.scopes(), stranger.is_open()), (check, false));
         assert_eq!((stranger.with_token(b"root"), stranger.with_token(b"guess")), (Some(served), None));
-        assert_eq!(Access::new(keys, Some(Vec::new()), here).within(served).scopes(), served);
-        let open = Access::new(Keys::new(Keyring::open()), None, here).within(check);
+        assert_eq!(access(&keys, Some(Vec::new())).within(served).scopes(), served);
+        let open = access(&Keys::new(Keyring::open()), None).within(check);
         assert_eq!(
             (open.scopes(), open.is_open()),
             (check, true),
@@ -141,8 +186,8 @@ mod tests {
     fn a_caller_is_its_token_or_its_certificate_or_its_address() {
         let keyring = Keyring::new().token("a", b"1", Scopes::NONE).token("b", b"2", Scopes::NONE);
         let (keys, here) = (Keys::new(keyring), IpAddr::from([127, 0, 0, 1]));
-        let named = |name: &str| Access::new(keys.clone(), Some(vec![name.to_owned()]), here);
-        let stranger = Access::new(keys.clone(), None, here);
+        let named = |name: &str| access(&keys, Some(vec![name.to_owned()]));
+        let stranger = access(&keys, None);
         assert_eq!(stranger.principal().caller, Caller::at(here));
         assert_eq!(named("x").principal(), named("x").principal());
         let with = |access: &Access, token: &[u8]| access.principal_with(token).unwrap().caller;

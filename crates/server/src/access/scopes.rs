@@ -12,13 +12,15 @@ pub enum Scope {
     Hold,
     /// Saying what something cost.
     Settle,
-    /// Looking at limits, keys, policy and metrics, and resetting keys.
+    /// Looking at limits, keys and policy, and resetting keys; includes [`Metrics`](Self::Metrics).
     Admin,
+    /// Reading metrics, and nothing else.
+    Metrics,
 }
 
 impl Scope {
     /// All there are.
-    pub const ALL: [Self; 4] = [Self::Check, Self::Hold, Self::Settle, Self::Admin];
+    pub const ALL: [Self; 5] = [Self::Check, Self::Hold, Self::Settle, Self::Admin, Self::Metrics];
 
     /// As files and messages call it.
     pub const fn name(self) -> &'static str {
@@ -27,6 +29,15 @@ impl Scope {
             Self::Hold => "hold",
             Self::Settle => "settle",
             Self::Admin => "admin",
+            Self::Metrics => "metrics",
+        }
+    }
+
+    /// Its bit, and the bits of the scopes that it includes.
+    const fn bits(self) -> u8 {
+        match self {
+            Self::Admin => 1 << Self::Admin as u8 | 1 << Self::Metrics as u8,
+            other => 1 << other as u8,
         }
     }
 }
@@ -42,7 +53,9 @@ impl FromStr for Scope {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|scope| scope.name() == text);
-        known.ok_or_else(|| format!("there is no scope {text:?}: there are check, hold, settle and admin"))
+        known.ok_or_else(|| {
+            format!("there is no scope {text:?}: there are {}", Self::ALL.map(Self::name).join(", "))
+        })
     }
 }
 
@@ -56,11 +69,11 @@ impl Scopes {
     /// Everything.
     pub const ALL: Self = Self::of(&Scope::ALL);
 
-    /// These.
+    /// These, and those that they include.
     pub const fn of(scopes: &[Scope]) -> Self {
         let (mut bits, mut at) = (0, 0);
         while at < scopes.len() {
-            bits |= 1 << scopes[at] as u8;
+            bits |= scopes[at].bits();
             at += 1;
         }
         Self(bits)

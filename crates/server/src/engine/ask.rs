@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use tollgate::store::Store;
-use tollgate_policy::{Descriptor, Field, Limit};
+use tollgate_policy::{BadValue, Descriptor, Field};
 
 use super::loaded::Opened;
 
@@ -13,8 +13,9 @@ use super::loaded::Opened;
 pub struct Ask<'a, S: Store> {
     /// Of which limits.
     pub subject: Subject<'a, S>,
-    /// How much, unless a limit has a field that says so. Nothing is always allowed, and tells what is left.
-    pub cost: u64,
+    /// How much, unless a limit has a field that says so; one if the caller does not say. Nothing is always allowed, and tells
+    /// what is left.
+    pub cost: Option<u64>,
     /// Whether limits refuse it only if all that are asked together do, as those of a policy do that say so themselves.
     pub in_quota_mode: bool,
     /// Whether limits only tell what they would say, as those of a policy do that are in shadow.
@@ -26,14 +27,26 @@ pub struct Ask<'a, S: Store> {
 pub enum Subject<'a, S: Store> {
     /// Those of the policy that apply to a domain and some fields.
     Policy(&'a str, &'a [Field<'a>]),
+    /// None of a domain.
+    Nothing(&'a str),
     /// One that the caller [opened](super::Clerk::open), for a key.
     Limit(&'a Opened<S>, &'a [u8]),
+}
+
+impl<S: Store> Subject<'_, S> {
+    /// The domain of the policy; none of a limit that the caller opened.
+    pub(super) fn domain(&self) -> Option<&str> {
+        match self {
+            Self::Policy(domain, _) | Self::Nothing(domain) => Some(domain),
+            Self::Limit(..) => None,
+        }
+    }
 }
 
 impl<'a, S: Store> Ask<'a, S> {
     /// One of these.
     pub fn new(subject: Subject<'a, S>) -> Self {
-        Self { subject, cost: 1, in_quota_mode: false, in_shadow_mode: false }
+        Self { subject, cost: None, in_quota_mode: false, in_shadow_mode: false }
     }
 
     /// One of whatever the policy says.
@@ -49,7 +62,7 @@ impl<'a, S: Store> Ask<'a, S> {
     /// The same at another cost.
     #[must_use]
     pub fn costing(self, cost: u64) -> Self {
-        Self { cost, ..self }
+        Self { cost: Some(cost), ..self }
     }
 
     /// The same, refused only if all that are asked together are.
@@ -69,21 +82,19 @@ impl<'a, S: Store> Ask<'a, S> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AskError {
-    /// A field that says what the call costs has no whole number.
-    Cost {
+    /// A limit cannot use a value, and denies such calls.
+    BadValue {
         /// Which ask, counted from zero.
         ask: usize,
-        /// The limit that has such a field.
-        limit: String,
-        /// The field.
-        field: String,
-    },
-    /// Nobody can tell whether a limit applies.
-    Expression {
         /// The limit.
         limit: String,
-        /// What is wrong with its expression, or with what it looks at.
+        /// What is wrong with the value.
         why: String,
+    },
+    /// The store is unavailable, and what was asked changes what is counted: nothing but the store can do that.
+    Unavailable {
+        /// Whether the store is sure that it did nothing. Then it is safe to try again.
+        is_without_effect: bool,
     },
     /// The store does not open a limit that the caller supplies: there are too many of them.
     Supplied {
@@ -114,25 +125,20 @@ pub enum HoldBound {
 }
 
 impl AskError {
-    pub(super) fn cost(ask: usize, limit: &Limit) -> Self {
-        let field = limit.cost_field().unwrap_or_default().to_owned();
-        Self::Cost { ask, limit: limit.name().to_owned(), field }
-    }
-
-    pub(super) fn expression(limit: &Limit, why: &str) -> Self {
-        Self::Expression { limit: limit.name().to_owned(), why: why.to_owned() }
+    pub(super) fn bad_value(ask: usize, bad: &BadValue<'_>) -> Self {
+        Self::BadValue { ask, limit: bad.limit().name().to_owned(), why: bad.why().to_owned() }
     }
 }
 
 impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cost { limit, field, .. } => {
-                write!(f, "limit {limit:?} reads the cost from field {field:?}, ")?;
-                write!(f, "which must be a whole number from 0 to {}", u64::MAX)
+            Self::BadValue { limit, why, .. } => write!(f, "limit {limit:?} denies bad values: {why}"),
+            Self::Unavailable { is_without_effect: true } => {
+                f.write_str("store unavailable, nothing was done: it is safe to try again")
             }
-            Self::Expression { limit, why } => {
-                write!(f, "nobody can tell whether limit {limit:?} applies: {why}")
+            Self::Unavailable { is_without_effect: false } => {
+                f.write_str("store unavailable, this may have been done: trying again may do it twice")
             }
             Self::Supplied { why } => f.write_str(why),
             Self::TooManyHeld { bound, most } => {

@@ -1,6 +1,7 @@
 //! Deciding about some asks.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 use tollgate::store::{Hit, Mode, Store, StoreError};
@@ -8,9 +9,10 @@ use tollgate::store::{Hit, Mode, Store, StoreError};
 use super::Engine;
 use super::ask::{Ask, AskError, Subject};
 use super::loaded::{Loaded, Opened};
-use super::notes::{Notes, Want};
+use super::notes::{Notes, Want, count_bad_values};
 use super::permits::Held;
-use super::ruling::{About, Basis, Findings, Ruling, findings, is_refused};
+use super::ruling::{About, Basis, Finding, Findings, Ruling, findings, is_refused};
+use super::settle::Costs;
 
 /// A hit, and what there is to tell of its limit.
 pub(super) type Hits<'a, L> = SmallVec<[Hit<'a, L>; 4]>;
@@ -25,6 +27,8 @@ pub(super) struct Case<'a, S: Store> {
     store: OnceLock<S>,
     /// Why the store could not tell. It is then not asked again for this case, so that nobody waits for it twice.
     failed: OnceLock<StoreError>,
+    /// Whether the store has done something for this case.
+    has_effect: AtomicBool,
 }
 
 impl<'a, S: Store> Case<'a, S> {
@@ -36,7 +40,12 @@ impl<'a, S: Store> Case<'a, S> {
         asks: &'a [Ask<'a, S>],
     ) -> Result<Self, AskError> {
         notes.read(loaded, mode, asks)?;
-        Ok(Self { engine, loaded, notes, asks, store: OnceLock::new(), failed: OnceLock::new() })
+        let (store, failed, has_effect) = (OnceLock::new(), OnceLock::new(), AtomicBool::new(false));
+        Ok(Self { engine, loaded, notes, asks, store, failed, has_effect })
+    }
+
+    pub(super) fn engine(&self) -> &'a Engine<S> {
+        self.engine
     }
 
     fn store(&self) -> &S {
@@ -48,16 +57,35 @@ impl<'a, S: Store> Case<'a, S> {
         &self.notes.wants.enforced
     }
 
+    /// All that is wanted.
+    pub(super) fn wants(&self) -> impl Iterator<Item = &'a Want> {
+        self.notes.wants.iter()
+    }
+
+    /// The field that says what a call costs a limit.
+    pub(super) fn cost_field(&self, want: &Want) -> Option<&'a Arc<str>> {
+        self.opened(want).told().cost_field.as_ref()
+    }
+
     fn opened(&self, want: &Want) -> &'a Opened<S> {
         match (want.number, &self.asks[want.ask].subject) {
             (Some(number), _) => &self.loaded.opened()[number],
             (None, Subject::Limit(opened, _)) => opened,
-            (None, Subject::Policy(..)) => unreachable!("what a policy wants has a number"),
+            (None, Subject::Policy(..) | Subject::Nothing(_)) => {
+                unreachable!("what a policy wants has a number")
+            }
         }
     }
 
     fn hit(&self, want: &Want) -> Hit<'a, S::Limit> {
         Hit { limit: self.opened(want).limit(), key: self.notes.key(want), cost: want.cost }
+    }
+
+    /// The key of the limit that a finding is about.
+    pub(super) fn key_of(&self, finding: &Finding<'_>) -> Option<&[u8]> {
+        let is_it =
+            |want: &&Want| want.ask == finding.ask && std::ptr::eq(self.opened(want).told(), finding.limit);
+        self.notes.wants.iter().find(is_it).map(|want| self.notes.key(want))
     }
 
     fn hits(&self, wants: &[Want]) -> Hits<'a, S::Limit> {
@@ -77,28 +105,60 @@ impl<'a, S: Store> Case<'a, S> {
         let answer = self.engine.store().decide_now(mode, &hits)?.ok()?; // an error has taken nothing
         let of = |hit: usize| self.about(&wants[hit], false);
         let ruling = Ruling::new(findings(&answer, mode, Basis::Store, of).collect());
-        ruling.count();
+        self.count(&ruling);
         Some(ruling)
     }
 
+    /// Counts a call once it is decided.
+    #[inline]
+    fn count(&self, ruling: &Ruling<'_>) {
+        ruling.count();
+        count_bad_values(&self.notes.bad_values, self.loaded);
+        let domain = self.asks.first().and_then(|ask| ask.subject.domain());
+        if let (Some(no_match), Some(domain)) = (self.notes.unmatched, domain) {
+            self.engine.shared.unmatched.count(domain, no_match.is_known, no_match.is_denied);
+        }
+    }
+
     /// What the limits of `wants` say, whoever decides.
-    pub(super) async fn decide(&self, mode: Mode, wants: &[Want]) -> Findings<'a> {
+    ///
+    /// # Errors
+    /// If the store cannot tell, and is to charge or to give back.
+    pub(super) async fn decide(&self, mode: Mode, wants: &[Want]) -> Result<Findings<'a>, AskError> {
         self.decide_as(mode, wants, false).await
     }
 
-    async fn decide_as(&self, mode: Mode, wants: &[Want], is_shadow: bool) -> Findings<'a> {
+    async fn decide_as(&self, mode: Mode, wants: &[Want], is_shadow: bool) -> Result<Findings<'a>, AskError> {
         let hits = self.hits(wants);
         if hits.is_empty() {
-            return Findings::new();
+            return Ok(Findings::new());
         }
         let of = |hit: usize| self.about(&wants[hit], is_shadow);
+        let is_write = matches!(mode, Mode::Charge | Mode::Refund);
         if let Some(error) = self.failed.get() {
-            return self.fall_back(mode, &hits, error, of);
+            return if is_write {
+                Err(self.unavailable(error))
+            } else {
+                Ok(self.fall_back(mode, &hits, error, of))
+            };
         }
+        let started = self.engine.time().now();
         match self.store().decide(mode, &hits).await {
-            Ok(answer) => findings(&answer, mode, Basis::Store, of).collect(),
-            Err(error) => self.note_failure(error, |error| self.fall_back(mode, &hits, error, of)),
+            Ok(answer) => {
+                self.engine.note_latency(started);
+                self.has_effect.fetch_or(mode != Mode::Peek, Ordering::Relaxed);
+                Ok(findings(&answer, mode, Basis::Store, of).collect())
+            }
+            Err(error) if is_write => Err(self.unavailable(&error)),
+            Err(error) => Ok(self.note_failure(error, |error| self.fall_back(mode, &hits, error, of))),
         }
+    }
+
+    /// That the store did not do what only it can do.
+    fn unavailable(&self, error: &StoreError) -> AskError {
+        self.engine.shared.fallback.tell(error, "what it was to do was refused");
+        let is_without_effect = error.is_without_effect() && !self.has_effect.load(Ordering::Relaxed);
+        AskError::Unavailable { is_without_effect }
     }
 
     /// Remembers that the store is away. What it can never do says nothing about what it can.
@@ -125,35 +185,41 @@ impl<'a, S: Store> Case<'a, S> {
         self.engine.shared.fallback.decide(mode, hits, nodes, error, of)
     }
 
-    pub(super) async fn acquire(&self, wants: &[Want]) -> (Findings<'a>, Held<S>) {
-        let hits = self.hits(wants);
-        let asks = wants.iter().map(|want| (want.ask, want.cost)).collect();
+    /// Takes of the limits of `wants`, to be settled.
+    ///
+    /// # Errors
+    /// If the store cannot tell, now or before.
+    pub(super) async fn acquire(&self, wants: &[Want]) -> Result<(Findings<'a>, Held<S>), AskError> {
+        if let Some(error) = self.failed.get() {
+            return Err(self.unavailable(error));
+        }
+        let (hits, costs) = (self.hits(wants), Costs::of(self));
         if hits.is_empty() {
-            return (Findings::new(), Held::nothing());
+            return Ok((Findings::new(), Held { permit: None, costs }));
         }
         let of = |hit: usize| self.about(&wants[hit], false);
-        if let Some(error) = self.failed.get() {
-            return (self.fall_back(Mode::Take, &hits, error, of), Held::nothing());
-        }
+        let started = self.engine.time().now();
         match self.store().acquire(&hits).await {
             Ok((answer, permit)) => {
-                (findings(&answer, Mode::Take, Basis::Store, of).collect(), Held::new(permit, asks))
+                self.engine.note_latency(started);
+                let found = findings(&answer, Mode::Take, Basis::Store, of).collect();
+                Ok((found, Held { permit, costs }))
             }
-            Err(error) => {
-                let found = self.note_failure(error, |error| self.fall_back(Mode::Take, &hits, error, of));
-                (found, Held::nothing())
-            }
+            Err(error) => Err(self.unavailable(&error)),
         }
     }
 
     /// Does what does not depend on the others, and looks whether there is a quota left.
-    pub(super) async fn begin(&self) -> SoFar<'a> {
+    ///
+    /// # Errors
+    /// If the store cannot tell, and is to charge or to give back.
+    pub(super) async fn begin(&self) -> Result<SoFar<'a>, AskError> {
         let mut so_far = SoFar::default();
         for alike in self.notes.wants.apart.chunk_by(|one, next| one.mode == next.mode) {
-            so_far.add(self.decide(alike[0].mode, alike).await);
+            so_far.add(self.decide(alike[0].mode, alike).await?);
         }
-        so_far.quotas = self.decide(Mode::Peek, &self.notes.wants.quotas).await;
-        so_far
+        so_far.quotas = self.decide(Mode::Peek, &self.notes.wants.quotas).await?;
+        Ok(so_far)
     }
 
     /// Takes of quotas, adds what limits in shadow say, and counts all of it. Each of those decides for itself: none is enforced,
@@ -163,7 +229,7 @@ impl<'a, S: Store> Case<'a, S> {
             so_far.take_in_quotas();
         } else {
             for want in &self.notes.wants.quotas {
-                so_far.add(self.decide(Mode::Take, std::slice::from_ref(want)).await);
+                so_far.add(self.decide(Mode::Take, std::slice::from_ref(want)).await?);
             }
         }
         let mut ruling = so_far.ruling();
@@ -171,11 +237,14 @@ impl<'a, S: Store> Case<'a, S> {
             let is_allowed = ruling.is_allowed();
             let mut all = ruling.into_findings();
             for want in self.notes.wants.shadow.iter().filter(|want| is_allowed || want.mode == Mode::Count) {
-                all.extend(self.decide_as(want.mode, std::slice::from_ref(want), true).await);
+                all.extend(self.decide_as(want.mode, std::slice::from_ref(want), true).await?);
             }
             ruling = Ruling::new(all);
         }
-        ruling.count();
+        if self.notes.unmatched.is_some_and(|no_match| no_match.is_denied) {
+            ruling = Ruling::unmatched();
+        }
+        self.count(&ruling);
         Ok(ruling)
     }
 }

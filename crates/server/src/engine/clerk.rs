@@ -13,8 +13,9 @@ use super::ask::{Ask, AskError};
 use super::case::Case;
 use super::loaded::{Loaded, Opened};
 use super::notes::Notes;
-use super::permits::{Held, PermitId};
-use super::ruling::{Ruling, count_alone};
+use super::permits::PermitId;
+use super::ruling::{Ruling, count_alone, is_counted};
+use super::tally::{CallCounts, CallOutcome};
 use crate::access::Caller;
 
 /// How many limits of its caller's own a clerk remembers.
@@ -26,6 +27,8 @@ pub struct Clerk<S: Store> {
     current: Cache<Arc<ArcSwap<Loaded<S>>>, Arc<Loaded<S>>>,
     notes: Notes,
     caller: Caller,
+    protocol: &'static str,
+    calls: CallCounts,
     /// The caller's own limits, the one opened last in the last place.
     opened: Vec<Arc<Opened<S>>>,
 }
@@ -34,7 +37,20 @@ impl<S: Store> Clerk<S> {
     pub(super) fn new(engine: &Engine<S>) -> Self {
         let current = Cache::new(Arc::clone(&engine.shared.current));
         let (engine, notes, caller) = (engine.clone(), Notes::default(), Caller::UNKNOWN);
-        Self { engine, current, notes, caller, opened: Vec::new() }
+        let (protocol, calls, opened) = ("", CallCounts::default(), Vec::new());
+        Self { engine, current, notes, caller, protocol, calls, opened }
+    }
+
+    /// The same, with the name of the protocol that its calls come over, for the decision log.
+    #[must_use]
+    pub fn for_protocol(self, protocol: &'static str) -> Self {
+        Self { protocol, ..self }
+    }
+
+    /// Returns the calls that it has decided since this was last asked.
+    #[inline]
+    pub fn take_calls(&mut self) -> CallCounts {
+        std::mem::take(&mut self.calls)
     }
 
     /// Who it works for: what one caller holds, and the limits that it supplies, are bounded.
@@ -56,7 +72,8 @@ impl<S: Store> Clerk<S> {
     /// Decides about several asks together, and does with them what `mode` says.
     ///
     /// # Errors
-    /// If an ask makes no sense. That the store cannot tell is not an error: every limit says what to do then.
+    /// If an ask makes no sense, or the store cannot tell and is to charge or to give back. Where it is to take, count or look,
+    /// every limit says what to do then.
     ///
     /// # Cancel safety
     /// What had been taken by then stays taken.
@@ -94,9 +111,14 @@ impl<S: Store> Clerk<S> {
         modes: &[Mode],
         asks: &'a [Ask<'a, S>],
     ) -> Result<Option<Ruling<'a>>, AskError> {
-        let Self { engine, current, notes, .. } = self;
+        let Self { engine, current, notes, protocol, calls, .. } = self;
+        let is_call = is_call(by_place(modes), asks);
         let case = Case::new(engine, current.load(), notes, by_place(modes), asks)?;
-        Ok(case.decide_at_once())
+        let Some(ruling) = case.decide_at_once() else { return Ok(None) };
+        if is_call {
+            note(&case, &ruling, protocol, calls);
+        }
+        Ok(Some(ruling))
     }
 
     async fn decide_by<'a>(
@@ -104,19 +126,26 @@ impl<S: Store> Clerk<S> {
         mode: impl Fn(usize) -> Mode,
         asks: &'a [Ask<'a, S>],
     ) -> Result<Ruling<'a>, AskError> {
-        let Self { engine, current, notes, .. } = self;
+        let Self { engine, current, notes, protocol, calls, .. } = self;
+        let is_call = is_call(&mode, asks);
         let case = Case::new(engine, current.load(), notes, mode, asks)?;
-        if let Some(ruling) = case.decide_at_once() {
-            return Ok(ruling);
+        let ruling = match case.decide_at_once() {
+            Some(ruling) => ruling,
+            // Boxed, because all who wait for a decision would carry around what few of them need.
+            None => {
+                Box::pin(async {
+                    let mut so_far = case.begin().await?;
+                    let mode = so_far.mode();
+                    so_far.add(case.decide(mode, case.enforced()).await?);
+                    case.conclude(so_far).await
+                })
+                .await?
+            }
+        };
+        if is_call {
+            note(&case, &ruling, protocol, calls);
         }
-        // Boxed, because all who wait for a decision would carry around what few of them need.
-        Box::pin(async {
-            let mut so_far = case.begin().await;
-            let mode = so_far.mode();
-            so_far.add(case.decide(mode, case.enforced()).await);
-            case.conclude(so_far).await
-        })
-        .await
+        Ok(ruling)
     }
 
     /// Decides as [`Mode::Take`] does; what was allowed is held for `span`, in which it can be
@@ -124,7 +153,7 @@ impl<S: Store> Clerk<S> {
     /// enough, keep what they have counted.
     ///
     /// # Errors
-    /// As [`decide`](Self::decide), or if too much is held already.
+    /// As [`decide`](Self::decide), if the store cannot tell, or if too much is held already.
     ///
     /// # Cancel safety
     /// What had been taken by then stays taken.
@@ -133,17 +162,21 @@ impl<S: Store> Clerk<S> {
         asks: &'a [Ask<'a, S>],
         span: Duration,
     ) -> Result<(Ruling<'a>, Option<PermitId>), AskError> {
-        let Self { engine, current, notes, caller, .. } = self;
+        let Self { engine, current, notes, caller, protocol, calls, .. } = self;
         let case = Case::new(engine, current.load(), notes, |_| Mode::Take, asks)?;
         let room = engine.shared.permits.reserve(*caller, case.enforced().len())?;
-        let mut so_far = case.begin().await;
+        let mut so_far = case.begin().await?;
         let (enforced, held) = match so_far.mode() {
-            Mode::Take => case.acquire(case.enforced()).await,
-            mode => (case.decide(mode, case.enforced()).await, Held::nothing()),
+            Mode::Take => {
+                let (enforced, held) = case.acquire(case.enforced()).await?;
+                (enforced, Some(held))
+            }
+            mode => (case.decide(mode, case.enforced()).await?, None),
         };
         so_far.add(enforced);
         let ruling = case.conclude(so_far).await?;
-        let id = if ruling.is_allowed() { Some(room.fill(held, span)) } else { None };
+        note(&case, &ruling, protocol, calls);
+        let id = held.filter(|_| ruling.is_allowed()).map(|held| room.fill(held, span));
         Ok((ruling, id))
     }
 
@@ -196,7 +229,11 @@ impl<S: Store> Clerk<S> {
         let opened = &self.opened[place];
         let hit = Hit { limit: opened.limit(), key, cost };
         let decision = self.engine.store().decide_one_now(mode, hit)?;
-        count_alone(opened.told(), mode, cost, &decision);
+        if is_counted(mode) {
+            count_alone(opened.told(), cost, &decision);
+            self.calls.note(CallOutcome::of(decision.is_admitted(), false));
+            self.engine.decision_log().alone(self.protocol, opened.told(), key, cost, &decision);
+        }
         Some(decision)
     }
 
@@ -319,6 +356,20 @@ impl Own {
     fn is_kin_of(&self, rule: &Rule) -> bool {
         rule.is_floating() == self.is_floating && rule.domain() == self.family.domain()
     }
+}
+
+/// Counts a call for its protocol, and logs it if that is wanted.
+#[inline]
+fn note<S: Store>(case: &Case<'_, S>, ruling: &Ruling<'_>, protocol: &str, calls: &mut CallCounts) {
+    calls.note(CallOutcome::of(ruling.is_allowed(), ruling.is_degraded()));
+    let key_of = || ruling.decided_by().and_then(|finding| case.key_of(finding));
+    case.engine().decision_log().ruling(protocol, ruling, key_of);
+}
+
+/// Whether something is asked for, and not only looked at, charged or given back.
+#[inline]
+fn is_call<S: Store>(mode: impl Fn(usize) -> Mode, asks: &[Ask<'_, S>]) -> bool {
+    (0..asks.len()).any(|ask| is_counted(mode(ask)))
 }
 
 /// The mode of each ask.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::store::{Answer, Hit, MemoryStore, Mode, Rule, Store, StoreError, Usage};
 use tollgate::{Decision, Limiter, Quota, Verdict};
-use tollgate_policy::IfStoreFails;
+use tollgate_policy::OnStoreFailure;
 
 use super::case::Hits;
 use super::ruling::{About, Basis, Finding, Findings, findings};
@@ -39,19 +39,19 @@ impl Fallback {
         error: &StoreError,
         of: impl Fn(usize) -> About<'a> + Copy,
     ) -> Findings<'a> {
-        self.tell(error);
-        let choice = |hit: usize| of(hit).limit.if_store_fails;
+        self.tell(error, "every limit decides by its on_store_failure");
+        let choice = |hit: usize| of(hit).limit.on_store_failure;
         let mut all = Findings::new();
-        let is_refused = (0..hits.len()).any(|hit| choice(hit) == IfStoreFails::Deny);
+        let is_refused = (0..hits.len()).any(|hit| choice(hit) == OnStoreFailure::Deny);
         for (hit, wanted) in hits.iter().enumerate() {
             let (basis, verdict) = match choice(hit) {
-                IfStoreFails::Deny => (Basis::Closed, Verdict::Deny),
-                IfStoreFails::Allow => (Basis::Open, Verdict::Allow),
-                IfStoreFails::Local => continue,
+                OnStoreFailure::Deny => (Basis::Closed, Verdict::Deny),
+                OnStoreFailure::Allow => (Basis::Open, Verdict::Allow),
+                OnStoreFailure::Local => continue,
             };
             all.push(without_state(of(hit), wanted.cost, basis, verdict));
         }
-        let local: Vec<usize> = (0..hits.len()).filter(|&hit| choice(hit) == IfStoreFails::Local).collect();
+        let local: Vec<usize> = (0..hits.len()).filter(|&hit| choice(hit) == OnStoreFailure::Local).collect();
         if !local.is_empty() {
             let mode = if is_refused && mode == Mode::Take { Mode::Peek } else { mode };
             self.decide_local(mode, hits, &local, nodes, of, &mut all);
@@ -60,11 +60,11 @@ impl Fallback {
     }
 
     /// Says so once a second, whatever the number of callers: those are all counted and marked anyway.
-    fn tell(&self, error: &StoreError) {
+    pub(super) fn tell(&self, error: &StoreError, then: &str) {
         self.untold.fetch_add(1, Ordering::Relaxed);
         if self.telling.check().is_admitted() {
             let decisions = self.untold.swap(0, Ordering::Relaxed);
-            tracing::warn!(%error, decisions, "the store cannot tell: every limit decides by its if_store_fails");
+            tracing::warn!(%error, decisions, "the store cannot tell: {then}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 use tollgate::store::{Hit, Mode, Rule, Store};
-use tollgate_policy::{IfStoreFails, Limit, Policy, Rates};
+use tollgate_policy::{Limit, OnStoreFailure, Policy, Rates};
 
 use super::Tallies;
 use super::tally::Tally;
@@ -35,9 +35,11 @@ pub struct Told {
     /// Whatever else belongs to it.
     pub metadata: Option<Json>,
     /// Who looks when the store cannot tell.
-    pub if_store_fails: IfStoreFails,
+    pub on_store_failure: OnStoreFailure,
     /// As callers are told of it in fields, for each quota; none if its name cannot be said there.
     pub fields: Vec<tollgate_http::Limit>,
+    /// The field that says what a call costs.
+    pub(super) cost_field: Option<Arc<str>>,
     pub(super) tally: Arc<Tally>,
 }
 
@@ -47,9 +49,10 @@ impl<S: Store> Loaded<S> {
             let rule = rule(limit, rates);
             let names = (rule.domain().into(), rule.name().into());
             let tally = Arc::clone(tallies.entry(names).or_default());
-            let mut opened = Opened::new(store, rule, limit.if_store_fails(), tally);
+            let mut opened = Opened::new(store, rule, limit.on_store_failure(), tally);
             opened.told.label = limit.label().map(Arc::from);
             opened.told.metadata = limit.metadata().cloned();
+            opened.told.cost_field = limit.cost_field().map(Arc::from);
             opened
         });
         let opened = opened.collect();
@@ -82,16 +85,17 @@ impl Told {
 }
 
 impl<S: Store> Opened<S> {
-    pub(super) fn new(store: &S, rule: Rule, if_store_fails: IfStoreFails, tally: Arc<Tally>) -> Self {
+    pub(super) fn new(store: &S, rule: Rule, on_store_failure: OnStoreFailure, tally: Arc<Tally>) -> Self {
         let limit = store.open(&rule);
         let fields = fields(&rule).unwrap_or_default();
-        let told = Told { rule, label: None, metadata: None, if_store_fails, fields, tally };
+        let told =
+            Told { rule, label: None, metadata: None, on_store_failure, fields, cost_field: None, tally };
         Self { limit, told, refusal: None }
     }
 
     /// A limit that a caller supplies. A store in this process says at once whether there is room for it.
     pub(super) fn supplied(store: &S, rule: Rule, tally: Arc<Tally>) -> Self {
-        let mut opened = Self::new(store, rule, IfStoreFails::default(), tally);
+        let mut opened = Self::new(store, rule, OnStoreFailure::default(), tally);
         let looked = store.decide_now(Mode::Peek, &[Hit::new(&opened.limit, b"").costing(0)]);
         if let Some(Err(error)) = looked {
             opened.refusal = (!error.is_transient()).then(|| error.to_string().into());

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use tollgate::store::{Mode, Store};
-use tollgate_policy::{Cost, Descriptor, Limit, Policy, Scratch};
+use tollgate_policy::{BadValue, Cost, Descriptor, Limit, Policy, Scratch, Unmatched};
 
 use super::ask::{Ask, AskError, Subject};
 use super::loaded::Loaded;
@@ -15,6 +15,17 @@ pub(super) struct Notes {
     scratch: Scratch,
     pub(super) wants: Wants,
     keys: Vec<u8>,
+    /// For each value that a limit cannot use, the number of its rates.
+    pub(super) bad_values: Vec<usize>,
+    pub(super) unmatched: Option<NoMatch>,
+}
+
+/// No limit applies to a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NoMatch {
+    /// Whether the policy has its domain, and denies such calls.
+    pub(super) is_known: bool,
+    pub(super) is_denied: bool,
 }
 
 /// What is wanted, by how it is decided.
@@ -37,16 +48,28 @@ pub(super) struct Want {
     pub(super) number: Option<usize>,
     pub(super) key: Range<usize>,
     pub(super) cost: u64,
+    pub(super) cost_from: CostFrom,
     pub(super) mode: Mode,
     /// Whether it refuses only together with all others like it.
     pub(super) is_quota: bool,
+}
+
+/// Who said what a call costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CostFrom {
+    /// The call, by its cost.
+    Call,
+    /// The call, in the field that the limit reads.
+    Field,
+    /// Nobody, so it is one.
+    Nobody,
 }
 
 /// How a descriptor was asked about.
 struct Asked {
     /// The place among the asks.
     ask: usize,
-    cost: u64,
+    cost: (u64, CostFrom),
     in_quota_mode: bool,
     in_shadow_mode: bool,
 }
@@ -61,6 +84,8 @@ impl Notes {
     ) -> Result<(), AskError> {
         self.wants.clear();
         self.keys.clear();
+        self.bad_values.clear();
+        self.unmatched = None;
         let mut descriptors: SmallVec<[Descriptor<'_>; 1]> = SmallVec::with_capacity(asks.len());
         let mut places: SmallVec<[usize; 4]> = SmallVec::new();
         for (place, ask) in asks.iter().enumerate() {
@@ -73,51 +98,77 @@ impl Notes {
                     descriptors.push(descriptor);
                     places.push(place);
                 }
+                Subject::Nothing(_) => {}
                 Subject::Limit(opened, key) => {
                     if let Some(why) = &opened.refusal {
                         return Err(AskError::Supplied { why: why.to_string() });
                     }
-                    let (key, cost, mode) = (note_key(&mut self.keys, key), ask.cost, mode(place));
-                    let is_quota = ask.in_quota_mode && may_be_quota(mode);
-                    let want = Want { ask: place, number: None, key, cost, mode, is_quota };
+                    let (key, mode) = (note_key(&mut self.keys, key), mode(place));
+                    let (cost, cost_from) = cost_of(ask);
+                    let is_quota = ask.in_quota_mode && can_be_denied(mode);
+                    let want = Want { ask: place, number: None, key, cost, cost_from, mode, is_quota };
                     self.wants.note(want, ask.in_shadow_mode);
                 }
             }
         }
         let asked = |descriptor: usize| {
             let ask = places[descriptor];
-            let Ask { cost, in_quota_mode, in_shadow_mode, .. } = asks[ask];
-            Asked { ask, cost, in_quota_mode, in_shadow_mode }
+            let Ask { in_quota_mode, in_shadow_mode, .. } = asks[ask];
+            Asked { ask, cost: cost_of(&asks[ask]), in_quota_mode, in_shadow_mode }
         };
-        self.read_policy(loaded.policy(), &descriptors, mode, asked)
+        self.read_policy(loaded, &descriptors, &mode, asked)?;
+        self.unmatched = self.no_match(loaded.policy(), mode, asks);
+        Ok(())
     }
 
     /// Notes what limits of the policy apply. `asked` says how a descriptor was asked about.
-    fn read_policy(
+    fn read_policy<S: Store>(
         &mut self,
-        policy: &Policy,
+        loaded: &Loaded<S>,
         descriptors: &[Descriptor<'_>],
-        mode: impl Fn(usize) -> Mode,
+        mode: &impl Fn(usize) -> Mode,
         asked: impl Fn(usize) -> Asked,
     ) -> Result<(), AskError> {
-        let found = policy.matching_all(descriptors, &mut self.scratch);
-        if let Some((limit, why)) = found.failure() {
-            return Err(AskError::expression(limit, why));
+        let found = loaded.policy().matching_all(descriptors, &mut self.scratch);
+        self.bad_values.extend(found.bad_values().map(|bad| bad.limit().rates()[0].number()));
+        let denies =
+            |bad: &BadValue<'_>| bad.denies() && !bad.is_shadow() && !asked(bad.descriptor()).in_shadow_mode;
+        if let Some(bad) = found.bad_values().find(denies) {
+            count_bad_values(&self.bad_values, loaded);
+            return Err(AskError::bad_value(asked(bad.descriptor()).ask, &bad));
         }
         for found in found.iter() {
             let Asked { ask, cost: asked, in_quota_mode, in_shadow_mode } = asked(found.descriptor());
             let (limit, mode) = (found.limit(), manner(mode(ask), found.limit()));
-            let cost = match found.cost() {
+            let (cost, cost_from) = match found.cost() {
                 Cost::Asked => asked,
-                Cost::Said(cost) => cost,
-                Cost::Unreadable => return Err(AskError::cost(ask, limit)),
+                Cost::Said(cost) => (cost, CostFrom::Field),
             };
             let key = note_key(&mut self.keys, found.key());
-            let is_quota = (in_quota_mode || limit.is_quota_mode()) && may_be_quota(mode);
-            let want = Want { ask, number: Some(found.rates().number()), key, cost, mode, is_quota };
+            let is_quota = (in_quota_mode || limit.is_any_of()) && can_be_denied(mode);
+            let number = Some(found.rates().number());
+            let want = Want { ask, number, key, cost, cost_from, mode, is_quota };
             self.wants.note(want, in_shadow_mode || found.is_shadow());
         }
         Ok(())
+    }
+
+    /// Whether the policy has nothing to say about asks that are all for it to decide.
+    fn no_match<S: Store>(
+        &self,
+        policy: &Policy,
+        mode: impl Fn(usize) -> Mode,
+        asks: &[Ask<'_, S>],
+    ) -> Option<NoMatch> {
+        let first = asks.first().filter(|_| self.wants.iter().next().is_none())?;
+        let domain = first.subject.domain()?;
+        let unmatched = policy.unmatched(domain);
+        // To charge and to give back is to say what happened.
+        let can_deny = !first.in_shadow_mode && (0..asks.len()).any(|ask| can_be_denied(mode(ask)));
+        Some(NoMatch {
+            is_known: unmatched.is_some(),
+            is_denied: can_deny && unmatched == Some(Unmatched::Deny),
+        })
     }
 
     /// Whose state it is.
@@ -131,6 +182,11 @@ impl Wants {
         for wants in [&mut self.enforced, &mut self.apart, &mut self.quotas, &mut self.shadow] {
             wants.clear();
         }
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Want> + '_ {
+        [&self.enforced, &self.apart, &self.quotas, &self.shadow].into_iter().flatten()
     }
 
     /// Those there are, if they are all to be decided together.
@@ -156,13 +212,23 @@ impl Wants {
     }
 }
 
+/// Counts the bad values of a call.
+pub(super) fn count_bad_values<S: Store>(bad_values: &[usize], loaded: &Loaded<S>) {
+    bad_values.iter().for_each(|number| loaded.opened()[*number].told().tally.count_bad_value());
+}
+
+/// What an ask costs where no field says it, and who said so.
+fn cost_of<S: Store>(ask: &Ask<'_, S>) -> (u64, CostFrom) {
+    ask.cost.map_or((1, CostFrom::Nobody), |cost| (cost, CostFrom::Call))
+}
+
 /// What a limit does where something is to be taken.
 fn manner(mode: Mode, limit: &Limit) -> Mode {
-    if mode == Mode::Take && limit.counts_refused() { Mode::Count } else { mode }
+    if mode == Mode::Take && limit.counts_denied() { Mode::Count } else { mode }
 }
 
 /// Whether something is asked for that can be refused.
-fn may_be_quota(mode: Mode) -> bool {
+fn can_be_denied(mode: Mode) -> bool {
     matches!(mode, Mode::Take | Mode::Count | Mode::Peek)
 }
 

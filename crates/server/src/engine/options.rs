@@ -4,6 +4,8 @@ use tollgate::MonotonicClock;
 use tollgate::store::MemoryStore;
 use tollgate_flow::Time;
 
+use super::DecisionLog;
+
 /// How an [`Engine`](super::Engine) is set up, beside its store and its policy.
 ///
 /// # Examples
@@ -26,13 +28,15 @@ pub struct EngineOptions {
     pub(super) fallback: MemoryStore,
     pub(super) hold_bytes: u64,
     pub(super) holds_per_caller: usize,
+    pub(super) decision_log: DecisionLog,
 }
 
 impl EngineOptions {
     /// Real time, and memory without bounds.
     pub fn new() -> Self {
         let (time, fallback) = (Time::of(MonotonicClock::new()), MemoryStore::new());
-        Self { time, fallback, hold_bytes: u64::MAX, holds_per_caller: 10_000 }
+        let decision_log = DecisionLog::default();
+        Self { time, fallback, hold_bytes: u64::MAX, holds_per_caller: 10_000, decision_log }
     }
 
     /// Uses another time. Decisions go by the store's own clock.
@@ -48,6 +52,11 @@ impl EngineOptions {
     /// Lets the permits that are held take at most about so many bytes; one caller can have a quarter of them.
     pub fn hold_bytes(self, bytes: u64) -> Self {
         Self { hold_bytes: bytes, ..self }
+    }
+
+    /// Logs decisions. Without this none is.
+    pub fn decision_log(self, decision_log: DecisionLog) -> Self {
+        Self { decision_log, ..self }
     }
 
     /// Lets one caller hold at most so many permits at once: 10 000 unless said otherwise.

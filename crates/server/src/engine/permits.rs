@@ -8,12 +8,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use smallvec::SmallVec;
 use tollgate::Tick;
-use tollgate::store::{Store, StoreError};
+use tollgate::store::Store;
 use tollgate_flow::Time;
 
 use super::ask::{AskError, HoldBound};
+use super::settle::{Costs, HitCosts, SettleError};
 use super::{LONGEST_HOLD, lock};
 use crate::access::Caller;
 
@@ -47,9 +47,9 @@ struct Inner<S: Store> {
     of_all: Load,
 }
 
-struct Entry<S: Store> {
+pub(super) struct Entry<S: Store> {
     end: Tick,
-    held: Held<S>,
+    pub(super) held: Held<S>,
     caller: Caller,
     bytes: u64,
 }
@@ -71,27 +71,9 @@ pub(super) struct Reserved<'a, S: Store> {
 
 /// Something taken.
 pub(super) struct Held<S: Store> {
-    permit: Option<S::Permit>,
-    /// For each hit, which ask it comes from and what was taken.
-    hits: SmallVec<[(usize, u64); 4]>,
-}
-
-impl<S: Store> Held<S> {
-    pub(super) fn new(permit: Option<S::Permit>, hits: SmallVec<[(usize, u64); 4]>) -> Self {
-        Self { permit, hits }
-    }
-
-    /// What was allowed and took nothing that could come back.
-    pub(super) fn nothing() -> Self {
-        Self { permit: None, hits: SmallVec::new() }
-    }
-
-    pub(super) async fn settle(self, store: &S, actual: &[u64]) -> Result<(), StoreError> {
-        let Some(permit) = self.permit else { return Ok(()) };
-        let cost = |&(ask, taken): &(usize, u64)| actual.get(ask).copied().unwrap_or(taken);
-        let costs: SmallVec<[u64; 4]> = self.hits.iter().map(cost).collect();
-        store.settle(permit, &costs).await
-    }
+    /// None if it took nothing that could come back.
+    pub(super) permit: Option<S::Permit>,
+    pub(super) costs: Costs,
 }
 
 impl<S: Store> Permits<S> {
@@ -142,13 +124,28 @@ impl<S: Store> Permits<S> {
         inner.of_all.bytes
     }
 
-    pub(super) fn remove(&self, id: PermitId) -> Option<Held<S>> {
+    /// Takes out something held, and what each of its hits cost in the end; none if nothing is held under this name.
+    ///
+    /// # Errors
+    /// If `costs` makes no sense of it. It is then still held.
+    pub(super) fn remove(
+        &self,
+        id: PermitId,
+        costs: impl FnOnce(&Costs) -> Result<HitCosts, SettleError>,
+    ) -> Result<Option<(Entry<S>, HitCosts)>, SettleError> {
         let mut inner = lock(&self.inner);
         inner.end(self.time.now());
-        let Entry { end, held, caller, bytes } = inner.held.remove(&id)?;
-        inner.ends.remove(&(end, id));
-        inner.subtract(caller, bytes);
-        Some(held)
+        let Some(entry) = inner.held.get(&id) else { return Ok(None) };
+        let costs = costs(&entry.held.costs)?;
+        let entry = inner.remove(id);
+        Ok(entry.map(|entry| (entry, costs)))
+    }
+
+    /// Holds something again that was taken out.
+    pub(super) fn put_back(&self, id: PermitId, entry: Entry<S>) {
+        let mut inner = lock(&self.inner);
+        inner.add(entry.caller, entry.bytes);
+        inner.insert(id, entry);
     }
 }
 
@@ -159,8 +156,7 @@ impl<S: Store> Reserved<'_, S> {
         let (id, end) = (PermitId::random(), time.now() + span.min(LONGEST_HOLD));
         let (caller, bytes) = (self.caller, std::mem::take(&mut self.bytes));
         let mut inner = lock(inner);
-        inner.held.insert(id, Entry { end, held, caller, bytes });
-        inner.ends.insert((end, id));
+        inner.insert(id, Entry { end, held, caller, bytes });
         id
     }
 }
@@ -176,12 +172,21 @@ impl<S: Store> Drop for Reserved<'_, S> {
 impl<S: Store> Inner<S> {
     /// Drops what has ended: it stays as it was taken.
     fn end(&mut self, now: Tick) {
-        while let Some(&(end, id)) = self.ends.first().filter(|(end, _)| *end <= now) {
-            self.ends.remove(&(end, id));
-            if let Some(Entry { caller, bytes, .. }) = self.held.remove(&id) {
-                self.subtract(caller, bytes);
-            }
+        while let Some(&(_, id)) = self.ends.first().filter(|(end, _)| *end <= now) {
+            self.remove(id);
         }
+    }
+
+    fn insert(&mut self, id: PermitId, entry: Entry<S>) {
+        self.ends.insert((entry.end, id));
+        self.held.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: PermitId) -> Option<Entry<S>> {
+        let entry = self.held.remove(&id)?;
+        self.ends.remove(&(entry.end, id));
+        self.subtract(entry.caller, entry.bytes);
+        Some(entry)
     }
 
     fn add(&mut self, caller: Caller, bytes: u64) {
@@ -244,9 +249,7 @@ impl FromStr for PermitId {
 
 impl fmt::Display for PermitIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the name of something held is 32 hexadecimal digits, as the check that holds it answered",
-        )
+        f.write_str("the id of something held is 32 hexadecimal digits, as the check that holds it answered")
     }
 }
 

@@ -1,5 +1,7 @@
 //! Forgetting what somebody has used.
 
+use std::sync::atomic::Ordering;
+
 use tollgate::store::{Rule, Store, StoreError};
 use tollgate_policy::{Descriptor, Scratch};
 
@@ -12,6 +14,8 @@ use super::loaded::Opened;
 pub struct Reset {
     /// The limit.
     pub rule: Rule,
+    /// The key.
+    pub key: Box<[u8]>,
     /// Whether there was anything to forget.
     pub was_known: bool,
 }
@@ -27,6 +31,7 @@ impl<S: Store> Engine<S> {
     pub async fn reset(&self, subject: &Subject<'_, S>) -> Result<Vec<Reset>, StoreError> {
         match subject {
             Subject::Limit(opened, key) => Ok(vec![self.reset_one(opened, key).await?]),
+            Subject::Nothing(_) => Ok(Vec::new()),
             &Subject::Policy(domain, fields) => {
                 let mut descriptor = Descriptor::in_domain(domain);
                 for (name, value) in fields {
@@ -45,6 +50,7 @@ impl<S: Store> Engine<S> {
 
     async fn reset_one(&self, opened: &Opened<S>, key: &[u8]) -> Result<Reset, StoreError> {
         let was_known = self.store().reset(opened.limit(), key).await?;
-        Ok(Reset { rule: opened.told().rule.clone(), was_known })
+        self.shared.resets.fetch_add(1, Ordering::Relaxed);
+        Ok(Reset { rule: opened.told().rule.clone(), key: key.into(), was_known })
     }
 }

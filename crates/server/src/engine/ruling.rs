@@ -32,6 +32,9 @@ pub struct Finding<'a> {
     pub cost: u64,
     /// What it says.
     pub decision: Decision,
+    /// When the limit would be as fresh as new if the ask were taken, though it may not be: for a window its end, by the clock of the
+    /// store. `None` for never, or if nobody looked.
+    pub reset_if_taken: Option<Duration>,
     /// What was to be done.
     pub mode: Mode,
     /// Whether it only tells.
@@ -71,6 +74,16 @@ impl<'a> Ruling<'a> {
     pub(super) fn new(findings: Findings<'a>) -> Self {
         let is_allowed = !is_refused(findings.iter());
         Self { findings, is_allowed }
+    }
+
+    /// That a call is denied because no limit applies to it.
+    pub(super) fn unmatched() -> Self {
+        Self { findings: Findings::new(), is_allowed: false }
+    }
+
+    /// Whether it is denied because no limit applies to it.
+    pub fn is_unmatched_denial(&self) -> bool {
+        !self.is_allowed && self.findings.is_empty()
     }
 
     pub(super) fn into_findings(self) -> Findings<'a> {
@@ -154,12 +167,17 @@ impl Ruling<'_> {
     }
 }
 
-/// Adds to what is counted of every limit: a limit with several quotas once. Looking, charging and giving back are no calls.
+/// Whether something is asked for: looking, charging and giving back are no calls.
+#[inline]
+pub(super) fn is_counted(mode: Mode) -> bool {
+    matches!(mode, Mode::Take | Mode::Count)
+}
+
+/// Adds to what is counted of every limit: a limit with several quotas once. Only calls count.
 pub(super) fn count(findings: &[Finding<'_>], is_allowed: bool) {
     for of_limit in findings.chunk_by(|a, b| a.ask == b.ask && std::ptr::eq(a.limit, b.limit)) {
         let finding = of_limit.iter().find(|finding| finding.is_refusal()).unwrap_or(&of_limit[0]);
-        let is_call = matches!(finding.mode, Mode::Take | Mode::Count);
-        if let Some(outcome) = finding.outcome(is_allowed).filter(|_| is_call) {
+        if let Some(outcome) = finding.outcome(is_allowed).filter(|_| is_counted(finding.mode)) {
             let is_near = outcome == Outcome::Allowed && of_limit.iter().any(Finding::is_near);
             finding.limit.tally.count(outcome, finding.cost, is_near);
         }
@@ -168,10 +186,7 @@ pub(super) fn count(findings: &[Finding<'_>], is_allowed: bool) {
 
 /// Adds to what is counted of a limit what it said of a call that concerns no other.
 #[inline]
-pub(super) fn count_alone(limit: &Told, mode: Mode, cost: u64, decision: &Decision) {
-    if !matches!(mode, Mode::Take | Mode::Count) {
-        return;
-    }
+pub(super) fn count_alone(limit: &Told, cost: u64, decision: &Decision) {
     if decision.is_admitted() {
         limit.tally.count(Outcome::Allowed, cost, is_near(decision));
     } else {
@@ -199,7 +214,8 @@ pub(super) struct About<'a> {
 impl<'a> About<'a> {
     pub(super) fn finding(self, quota: usize, cost: u64, decision: Decision, basis: Basis) -> Finding<'a> {
         let Self { ask, limit, mode, is_shadow, is_quota } = self;
-        Finding { ask, limit, quota, cost, decision, mode, is_shadow, is_quota, basis }
+        let reset_if_taken = decision.reset_after();
+        Finding { ask, limit, quota, cost, decision, reset_if_taken, mode, is_shadow, is_quota, basis }
     }
 }
 
@@ -216,7 +232,8 @@ pub(super) fn findings<'a>(
         let about = of(said.hit as usize);
         let is_untaken = about.mode == Mode::Take && !is_taken;
         let decision = if is_untaken { said.untaken(&about.limit.rule) } else { said.decision };
-        about.finding(said.quota as usize, said.cost, decision, basis)
+        let finding = about.finding(said.quota as usize, said.cost, decision, basis);
+        Finding { reset_if_taken: said.decision.reset_after(), ..finding }
     })
 }
 

@@ -48,12 +48,66 @@ impl Outcome {
     }
 }
 
+/// What became of a call as a whole, whatever the number of limits that it met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallOutcome {
+    /// It was allowed.
+    Allowed,
+    /// It was denied.
+    Denied,
+    /// It was allowed, and something of that was decided without the store.
+    ErrorAllowed,
+    /// It was denied, and something of that was decided without the store.
+    ErrorDenied,
+}
+
+impl CallOutcome {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Allowed, Self::Denied, Self::ErrorAllowed, Self::ErrorDenied];
+
+    /// The label in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::ErrorAllowed => "error_allowed",
+            Self::ErrorDenied => "error_denied",
+        }
+    }
+
+    pub(super) const fn of(is_allowed: bool, is_degraded: bool) -> Self {
+        match (is_allowed, is_degraded) {
+            (true, false) => Self::Allowed,
+            (false, false) => Self::Denied,
+            (true, true) => Self::ErrorAllowed,
+            (false, true) => Self::ErrorDenied,
+        }
+    }
+}
+
+/// Counts calls by outcome. Looking, charging and giving back are no calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallCounts([u64; CallOutcome::ALL.len()]);
+
+impl CallCounts {
+    #[inline]
+    pub(super) fn note(&mut self, outcome: CallOutcome) {
+        self.0[outcome as usize] += 1;
+    }
+
+    /// How many there were of each outcome.
+    pub fn each(self) -> impl Iterator<Item = (CallOutcome, u64)> {
+        CallOutcome::ALL.into_iter().zip(self.0)
+    }
+}
+
 /// What was counted of one limit.
 #[derive(Debug, Default)]
 pub struct Tally {
     calls: [AtomicU64; Outcome::ALL.len()],
     hits: [AtomicU64; Outcome::ALL.len()],
     near: AtomicU64,
+    bad_values: AtomicU64,
 }
 
 /// What was counted of a limit, with its name.
@@ -78,6 +132,15 @@ impl Tally {
         if is_near {
             self.near.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    pub(super) fn count_bad_value(&self) {
+        self.bad_values.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many calls had a value that the limit could not use.
+    pub fn bad_values(&self) -> u64 {
+        self.bad_values.load(Ordering::Relaxed)
     }
 
     /// How many calls ended so.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use serde::Serialize;
+use smallvec::SmallVec;
 use tollgate::store::Store;
 
-use super::body::{read_settlement, read_target};
+use super::body::{ActualCost, read_settlement, read_target};
 use super::check::{check, with_subject};
 use super::hosts::Hosts;
 use super::limits::HttpLimits;
@@ -17,9 +18,10 @@ use super::listing::{Limits, PolicyShown, ResetShown, TopKeys};
 use super::query::Query;
 use super::refusal::Refusal;
 use super::route::Route;
-use crate::access::{Principal, Scopes};
-use crate::engine::Clerk;
-use crate::metrics::{Meter, Metrics};
+use crate::access::{Access, Principal, Scopes};
+use crate::audit;
+use crate::engine::{Actual, Clerk, Engine};
+use crate::metrics::{ErrorReason, Meter, Metrics, TextFormat};
 use crate::rls::{self, RlsOptions};
 
 /// What the API understands, for programs to read.
@@ -54,6 +56,7 @@ pub struct HttpApi {
     scopes: Scopes,
     rls: Option<RlsOptions>,
     hosts: Hosts,
+    ready_needs: ReadyNeeds,
     metrics: Metrics,
     meter: Arc<Meter>,
 }
@@ -67,6 +70,7 @@ impl HttpApi {
             scopes: Scopes::ALL,
             rls: None,
             hosts: Hosts::default(),
+            ready_needs: ReadyNeeds::default(),
             metrics,
             meter,
         }
@@ -96,6 +100,12 @@ impl HttpApi {
         Self { hosts, ..self }
     }
 
+    /// The same, ready only while these needs are met too.
+    #[must_use]
+    pub fn ready_needs(self, ready_needs: ReadyNeeds) -> Self {
+        Self { ready_needs, ..self }
+    }
+
     /// Answers a request of somebody who may do all of it.
     ///
     /// # Cancel safety
@@ -105,7 +115,7 @@ impl HttpApi {
         let answer = match self.admit(&head) {
             Ok(route) => {
                 let principal = Principal { caller: clerk.caller(), scopes: Scopes::ALL };
-                let asked = Asked { head: &head, body: &body, principal, is_draining: false };
+                let asked = Asked { head: &head, body: &body, principal, access: None, is_leaving: false };
                 self.reply(route, clerk, asked).await
             }
             Err(refusal) => Err(refusal),
@@ -146,7 +156,7 @@ impl HttpApi {
         clerk: &mut Clerk<S>,
         asked: Asked<'_>,
     ) -> Result<Response<Bytes>, Refusal> {
-        let Asked { head, body, principal, is_draining } = asked;
+        let Asked { head, body, principal, access, is_leaving } = asked;
         clerk.set_caller(principal.caller);
         let query = |known: &'static [&'static str]| Query::read(head.uri.query(), known);
         match route {
@@ -156,26 +166,28 @@ impl HttpApi {
             }
             Route::Settle => {
                 query(&[])?;
-                settle(clerk, body).await
+                settle(clerk, body, &self.limits).await
             }
             Route::Reset => {
                 query(&[])?;
-                self.reset(clerk, body).await
+                self.reset(clerk, body, access).await
             }
             Route::Limits => Ok(json(&Limits::page(clerk.engine(), &query(Limits::PARAMETERS)?)?)),
             Route::TopKeys => Ok(json(&TopKeys::of(clerk.engine(), &query(TopKeys::PARAMETERS)?).await?)),
             Route::Policy => query(&[]).map(|_| json(&PolicyShown::of(clerk.engine()))),
             Route::OpenApi => Ok(answer(JSON, OPENAPI)),
             Route::Health => Ok(answer(JSON, r#"{"status":"ok"}"#)),
-            Route::Ready => ready(is_draining),
+            Route::Ready => self.ready(clerk.engine(), is_leaving).await,
             Route::RateLimit => Ok(self.rate_limit(clerk, principal.scopes, body).await),
             Route::RateLimitHealth => {
-                let (status, text) = rls::healthcheck(is_draining);
+                let (status, text) = rls::healthcheck(is_leaving);
                 Ok(with_status(status, HeaderValue::from_static("text/plain"), text))
             }
             Route::Metrics => {
-                let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
-                Ok(answer(content_type, self.metrics.text(clerk.engine()).await))
+                let format =
+                    TextFormat::preferred(head.headers.get_all(ACCEPT).iter().map(HeaderValue::as_bytes));
+                let content_type = HeaderValue::from_static(format.content_type());
+                Ok(answer(content_type, self.metrics.text_in(format, clerk.engine()).await))
             }
         }
     }
@@ -188,16 +200,57 @@ impl HttpApi {
     ) -> Response<Bytes> {
         let started = self.meter.now();
         let (status, json) = rls::answer_json(clerk, self.rls.unwrap_or_default(), scopes, body).await;
+        self.meter.count(clerk.take_calls());
         self.meter.observe(1, self.meter.now().since(started));
+        if let Some(reason) = ErrorReason::of_status(status) {
+            self.meter.failed(reason);
+        }
         with_status(status, JSON, json)
     }
 
-    async fn reset<S: Store>(&self, clerk: &mut Clerk<S>, body: &[u8]) -> Result<Response<Bytes>, Refusal> {
+    async fn reset<S: Store>(
+        &self,
+        clerk: &mut Clerk<S>,
+        body: &[u8],
+        access: Option<&Access>,
+    ) -> Result<Response<Bytes>, Refusal> {
         let target = read_target(body, &self.limits)?;
         let engine = clerk.engine().clone();
         let resets = with_subject(clerk, &target, async |_, subject| engine.reset(&subject).await).await;
-        Ok(json(&ResetShown::of(&resets.map_err(Refusal::store)?)))
+        let resets = resets.map_err(Refusal::store)?;
+        audit::reset(access, clerk.caller(), clerk.engine().decision_log(), &resets);
+        Ok(json(&ResetShown::of(&resets)))
     }
+}
+
+impl HttpApi {
+    /// Whether the server takes more clients.
+    async fn ready<S: Store>(
+        &self,
+        engine: &Engine<S>,
+        is_leaving: bool,
+    ) -> Result<Response<Bytes>, Refusal> {
+        let unready = |why: &'static str| Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why));
+        if is_leaving {
+            return unready("the server is about to stop");
+        }
+        if self.ready_needs.policy && engine.status().problem.is_some() {
+            return unready("the policy in its file has mistakes: the one before still decides");
+        }
+        if self.ready_needs.store && engine.store().usage().await.is_err() {
+            return unready("the store does not answer: each limit decides as it says for that case");
+        }
+        Ok(answer(JSON, r#"{"status":"ok"}"#))
+    }
+}
+
+/// What `/readyz` needs besides a server that is not about to stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadyNeeds {
+    /// The store answers.
+    pub store: bool,
+    /// The policy in its file is the one that decides.
+    pub policy: bool,
 }
 
 /// A request, and who sent it.
@@ -207,25 +260,31 @@ pub(super) struct Asked<'a> {
     pub(super) body: &'a [u8],
     /// Who the caller is.
     pub(super) principal: Principal,
+    /// What the connection that it came over has proven; `None` for a part of this process.
+    pub(super) access: Option<&'a Access>,
     /// Whether the server is about to stop.
-    pub(super) is_draining: bool,
+    pub(super) is_leaving: bool,
 }
 
-async fn settle<S: Store>(clerk: &mut Clerk<S>, body: &[u8]) -> Result<Response<Bytes>, Refusal> {
-    let settlement = read_settlement(body)?;
-    let settled = clerk.engine().settle(settlement.id, &[settlement.actual]).await;
-    if settled.map_err(Refusal::store)? {
+async fn settle<S: Store>(
+    clerk: &mut Clerk<S>,
+    body: &[u8],
+    limits: &HttpLimits,
+) -> Result<Response<Bytes>, Refusal> {
+    let settlement = read_settlement(body, limits)?;
+    let settled = match &settlement.actual {
+        ActualCost::One(cost) => clerk.engine().settle(settlement.id, Actual::Cost(*cost)).await,
+        ActualCost::ByField(costs) => {
+            let costs: SmallVec<[(&str, u64); 4]> =
+                costs.iter().map(|(name, cost)| (&**name, *cost)).collect();
+            clerk.engine().settle(settlement.id, Actual::Fields(&costs)).await
+        }
+    };
+    if settled.map_err(Refusal::settle)? {
         return Ok(answer(JSON, r#"{"settled":true}"#));
     }
     let detail = "nothing is held under this id: it was settled already, or its time is over, and it stays as it was taken";
     Err(Refusal::new(StatusCode::NOT_FOUND, detail))
-}
-
-fn ready(is_draining: bool) -> Result<Response<Bytes>, Refusal> {
-    if is_draining {
-        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is about to stop"));
-    }
-    Ok(answer(JSON, r#"{"status":"ok"}"#))
 }
 
 fn json(shown: &impl Serialize) -> Response<Bytes> {

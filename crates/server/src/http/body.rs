@@ -12,8 +12,8 @@ use super::limits::HttpLimits;
 use super::refusal::{Place, Refusal};
 use call::Draft;
 pub(super) use call::{Call, OwnLimit, Target};
-pub(super) use settlement::Settlement;
 use settlement::SettlementSeed;
+pub(super) use settlement::{ActualCost, Settlement};
 
 /// What is checked: one, or several one after the other.
 #[derive(Debug)]
@@ -43,9 +43,9 @@ pub(super) fn read_target<'a>(body: &'a [u8], limits: &HttpLimits) -> Result<Tar
     read(body, TargetSeed(limits))
 }
 
-/// Reads what something held really cost.
-pub(super) fn read_settlement(body: &[u8]) -> Result<Settlement, Refusal> {
-    read(body, SettlementSeed)
+/// Reads what something held cost in the end.
+pub(super) fn read_settlement<'a>(body: &'a [u8], limits: &HttpLimits) -> Result<Settlement<'a>, Refusal> {
+    read(body, SettlementSeed(limits))
 }
 
 fn read<'a, T>(body: &'a [u8], seed: impl DeserializeSeed<'a, Value = T>) -> Result<T, Refusal> {

@@ -17,7 +17,7 @@ pub(super) fn principal_of(
     let token = authorization.and_then(bearer);
     let principal = match token {
         None => access.principal(),
-        Some(token) => access.principal_with(token).ok_or_else(|| {
+        Some(token) => access.authenticate(token).ok_or_else(|| {
             Refusal::who("Bearer error=\"invalid_token\"", "this token is not known, or not any more")
         })?,
     };

@@ -39,8 +39,9 @@ pub(super) async fn check<S: Store>(
     }
     let (answer, decisions) = match calls {
         Calls::One(call) => (one(clerk, &call).await?, 1),
-        Calls::Many(calls) => (many(clerk, &calls).await, calls.len() as u64),
+        Calls::Many(calls) => (many(clerk, &calls, meter).await, calls.len() as u64),
     };
+    meter.count(clerk.take_calls());
     meter.observe(decisions, meter.now().since(started));
     Ok(answer)
 }
@@ -62,7 +63,7 @@ async fn one<S: Store>(clerk: &mut Clerk<S>, call: &Call<'_>) -> Result<Response
 
 /// Each by itself and in their order. One that makes no sense by what the policy says of it has a problem in its place: those
 /// before it are decided already.
-async fn many<S: Store>(clerk: &mut Clerk<S>, calls: &[Call<'_>]) -> Response<Bytes> {
+async fn many<S: Store>(clerk: &mut Clerk<S>, calls: &[Call<'_>], meter: &Meter) -> Response<Bytes> {
     let mut json = Vec::with_capacity(256 * calls.len() + 2);
     json.push(b'[');
     for (place, call) in calls.iter().enumerate() {
@@ -71,7 +72,9 @@ async fn many<S: Store>(clerk: &mut Clerk<S>, calls: &[Call<'_>]) -> Response<By
         }
         let told = |ruling: &Ruling<'_>, id| write_ruling(&mut json, ruling, id);
         if let Err(error) = decide(clerk, call, told).await {
-            Refusal::ask(&error, &format!("/{place}")).write(&mut json);
+            let refusal = Refusal::ask(&error, &format!("/{place}"));
+            refusal.note(meter);
+            refusal.write(&mut json);
         }
     }
     json.push(b']');
@@ -87,7 +90,7 @@ async fn decide<S: Store, T>(
     told: impl FnOnce(&Ruling<'_>, Option<PermitId>) -> T,
 ) -> Result<T, AskError> {
     with_subject(clerk, &call.target, async |clerk, subject| {
-        let asks = [Ask::new(subject).costing(call.cost)];
+        let asks = [Ask { cost: call.cost, ..Ask::new(subject) }];
         match call.hold {
             None => Ok(told(&clerk.decide(call.mode, &asks).await?, None)),
             Some(span) => {

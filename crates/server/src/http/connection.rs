@@ -36,6 +36,7 @@ use super::watch::{Alarm, Phase, Watch};
 use super::watched::Watched;
 use crate::access::{Access, Principal};
 use crate::engine::{Clerk, Engine};
+use crate::metrics::{ErrorReason, Meter};
 use crate::server::body::{BodyBudget, GuardedBody};
 use crate::server::{Activity, Connection, Stop};
 
@@ -48,7 +49,7 @@ pub(super) async fn serve<S: Store>(api: Arc<HttpApi>, connection: Connection<S>
     let mut io = Watched::new(stream, Rc::clone(&watch));
     let is_http2 = match first(io.is_http2(), &watch).await {
         First::Known(Ok(is_http2)) => is_http2,
-        First::Late => return say_late(io).await,
+        First::Late => return say_late(io, api.meter()).await,
         First::Known(Err(_)) | First::Over => return,
     };
     let desk = Rc::new(Desk::new(api, access, clerk, stop, activity, Rc::clone(&watch)));
@@ -62,7 +63,7 @@ pub(super) async fn serve<S: Store>(api: Arc<HttpApi>, connection: Connection<S>
     };
     match next {
         express::Next::LongWay => serve_http1(io, &desk, &watch).await,
-        express::Next::Refused(refusal) => say_last(io, refusal).await,
+        express::Next::Refused(refusal) => say_last(io, refusal, desk.api.meter()).await,
         express::Next::End => _ = io.shutdown().await, // from which nobody can keep us
     }
 }
@@ -93,8 +94,10 @@ async fn serve_http1<S: Store>(io: Watched, desk: &Rc<Desk<S>>, watch: &Watch) {
     let service = service_fn(|request| Rc::clone(desk).serve(request));
     let mut connection = builder.serve_connection(TokioIo::new(io), service);
     let shut_down = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
-    if let Ending::Late(Phase::Head) = attend(Pin::new(&mut connection), shut_down, watch).await {
-        say_late(connection.into_parts().io.into_inner()).await;
+    if let Ending::Late(Phase::Head) =
+        attend(Pin::new(&mut connection), shut_down, watch, desk.api.meter()).await
+    {
+        say_late(connection.into_parts().io.into_inner(), desk.api.meter()).await;
     }
 }
 
@@ -110,10 +113,10 @@ async fn serve_http2<S: Store>(io: Watched, desk: &Rc<Desk<S>>, watch: &Watch) {
     builder.max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX).saturating_mul(2));
     builder.initial_stream_window_size(window);
     builder.initial_connection_window_size(window);
-    let desk = Rc::clone(desk);
+    let (desk, meter) = (Rc::clone(desk), Arc::clone(desk.api.meter()));
     let service = service_fn(move |request| Rc::clone(&desk).serve(request));
     let connection = pin!(builder.serve_connection(TokioIo::new(io), service));
-    let _ = attend(connection, http2::Connection::graceful_shutdown, watch).await;
+    let _ = attend(connection, http2::Connection::graceful_shutdown, watch, &meter).await;
 }
 
 /// The largest window that HTTP/2 knows.
@@ -128,10 +131,11 @@ enum Ending {
 }
 
 /// Serves until the end, or until somebody takes too long.
-async fn attend<C: Future>(
+async fn attend<C: Future<Output = hyper::Result<()>>>(
     mut connection: Pin<&mut C>,
     shut_down: impl Fn(Pin<&mut C>),
     watch: &Watch,
+    meter: &Meter,
 ) -> Ending {
     poll_fn(|context| {
         match watch.alarm(context) {
@@ -139,19 +143,26 @@ async fn attend<C: Future>(
             Some(Alarm::Stop) => shut_down(connection.as_mut()),
             Some(Alarm::Late(phase)) => return Poll::Ready(Ending::Late(phase)),
         }
-        // What went wrong went wrong with the caller, who is told by the protocol if at all.
-        connection.as_mut().poll(context).map(|_| Ending::Over)
+        connection.as_mut().poll(context).map(|ended| {
+            // The caller is told by the protocol, if at all.
+            if ended.is_err_and(|error| error.is_parse()) {
+                meter.failed(ErrorReason::BadRequest);
+            }
+            Ending::Over
+        })
     })
     .await
 }
 
 /// Tells a caller that its request took too long, if it still listens.
-async fn say_late(io: Watched) {
-    say_last(io, Refusal::last(StatusCode::REQUEST_TIMEOUT, "the head of the request took too long")).await;
+async fn say_late(io: Watched, meter: &Meter) {
+    let late = Refusal::last(StatusCode::REQUEST_TIMEOUT, "the head of the request took too long");
+    say_last(io, late, meter).await;
 }
 
 /// Tells a caller something, and ends. If what it still sends were not read, it would not get to see that.
-async fn say_last(mut io: Watched, refusal: Refusal) {
+async fn say_last(mut io: Watched, refusal: Refusal, meter: &Meter) {
+    refusal.note(meter);
     let (mut text, mut ignored) = (Vec::new(), vec![0; 8 * 1024]);
     push_answer(&mut text, &refusal.answer(), None);
     let said = async {
@@ -198,7 +209,8 @@ impl<S: Store> Desk<S> {
         activity: Rc<Activity>,
         watch: Rc<Watch>,
     ) -> Self {
-        let (engine, clerks) = (clerk.engine().clone(), RefCell::new(vec![clerk]));
+        let engine = clerk.engine().clone();
+        let clerks = RefCell::new(vec![clerk.for_protocol(api.meter().protocol())]);
         let bodies = api.limited_to().body_budget();
         let (known_host, requests) = (RefCell::default(), Cell::new(0));
         Self { api, access, engine, clerks, stop, activity, bodies, known_host, watch, requests }
@@ -216,7 +228,7 @@ impl<S: Store> Desk<S> {
             Ok(answer) => answer,
             Err(fault) => Err(Refusal::fault(&fault.with("path", head.uri.path()))),
         };
-        let mut answer = answer.unwrap_or_else(Refusal::answer);
+        let mut answer = answer.unwrap_or_else(|refusal| self.refuse(refusal));
         if head.version == Version::HTTP_2 {
             answer.headers_mut().remove(CONNECTION);
         } else if self.stop.is_due() {
@@ -267,7 +279,8 @@ impl<S: Store> Desk<S> {
     ) -> Result<Response<Bytes>, Refusal> {
         self.activity.answered();
         let mut clerk = self.clerk();
-        let asked = Asked { head, body, principal, is_draining: self.stop.is_due() };
+        let asked =
+            Asked { head, body, principal, access: Some(&self.access), is_leaving: self.stop.is_leaving() };
         let answer = self.api.reply(route, &mut clerk, asked).await;
         self.return_clerk(clerk);
         answer
@@ -300,9 +313,17 @@ impl<S: Store> Desk<S> {
         is_proven(authorization, &self.access) || route.is_probe()
     }
 
+    /// The answer to a request that is not served.
+    pub(super) fn refuse(&self, refusal: Refusal) -> Response<Bytes> {
+        let (protocol, from) = (self.access.protocol(), self.access.address());
+        refusal.note(self.api.meter());
+        tracing::debug!(protocol, %from, status = %refusal.status(), why = refusal.detail(), "a request was not served");
+        refusal.answer()
+    }
+
     pub(super) fn clerk(&self) -> Clerk<S> {
         let clerk = self.clerks.borrow_mut().pop();
-        clerk.unwrap_or_else(|| self.engine.clerk())
+        clerk.unwrap_or_else(|| self.engine.clerk().for_protocol(self.api.meter().protocol()))
     }
 
     pub(super) fn return_clerk(&self, clerk: Clerk<S>) {

@@ -18,7 +18,9 @@ pub(super) fn write_ruling(json: &mut Vec<u8>, ruling: &Ruling<'_>, id: Option<P
             write_numbers(json, finding);
         }
         None => {
-            json.extend_from_slice(br#"null,"limit":null,"remaining":null,"retry_after":0,"reset_after":0"#);
+            json.extend_from_slice(br#"null,"limit":null,"remaining":null,"retry_after":"#);
+            json.extend_from_slice(if ruling.is_allowed() { b"0" } else { b"null" });
+            json.extend_from_slice(br#","reset_after":0"#);
         }
     }
     json.extend_from_slice(br#","delay":"#);

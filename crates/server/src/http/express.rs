@@ -200,7 +200,7 @@ async fn answer<S: Store>(
         }
         Err(refusal) => Err(refusal),
     };
-    let mut answer: Response<Bytes> = answer.unwrap_or_else(Refusal::answer);
+    let mut answer: Response<Bytes> = answer.unwrap_or_else(|refusal| desk.refuse(refusal));
     if desk.stop.is_due() {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }

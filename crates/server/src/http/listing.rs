@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use tollgate::Quota;
 use tollgate::store::{Busy, Rule, Store, Top};
-use tollgate_policy::{Limit, escaped};
+use tollgate_policy::{Condition, Limit, Override, escaped};
 
 use super::query::Query;
 use super::refusal::{Place, Refusal};
@@ -24,15 +25,32 @@ struct LimitShown {
     mode: &'static str,
     algorithm: &'static str,
     rates: Vec<String>,
-    /// The rates that some values have in their place.
-    overrides: Vec<Vec<String>>,
+    /// The rates that some values of fields have in their place, in the order in which they are looked up.
+    overrides: Vec<OverrideShown>,
+    r#match: Vec<ConditionShown>,
+    when: Vec<String>,
+    entries: Vec<String>,
     key: Vec<String>,
     cost: Option<String>,
-    priority: i32,
-    if_store_fails: &'static str,
+    on_store_failure: &'static str,
+    on_bad_value: &'static str,
     calls: Counters,
     hits: Counters,
     near: u64,
+}
+
+#[derive(Serialize)]
+struct OverrideShown {
+    field: String,
+    value: String,
+    rates: Vec<String>,
+}
+
+/// What a field must be, in words.
+#[derive(Serialize)]
+struct ConditionShown {
+    field: String,
+    condition: String,
 }
 
 #[derive(Default, Serialize)]
@@ -91,22 +109,35 @@ impl LimitShown {
             error_local_allowed: number(Outcome::ErrorLocalAllowed),
             error_local_denied: number(Outcome::ErrorLocalDenied),
         };
-        let rates: Vec<Vec<String>> = limit
-            .rates()
-            .iter()
-            .map(|rates| rates.quotas().iter().map(ToString::to_string).collect())
-            .collect();
+        let shown = |quotas: &[Quota]| -> Vec<String> { quotas.iter().map(ToString::to_string).collect() };
+        let of_field = |other: &Override| -> Vec<OverrideShown> {
+            let field = &other.field;
+            let each = other.rates.iter();
+            each.map(|(value, quotas)| OverrideShown {
+                field: field.clone(),
+                value: value.clone(),
+                rates: shown(quotas),
+            })
+            .collect()
+        };
+        let condition = |(field, condition): &(String, Condition)| ConditionShown {
+            field: field.clone(),
+            condition: condition.to_string(),
+        };
         Self {
             domain: limit.domain().to_owned(),
             name: limit.name().to_owned(),
             mode: limit.mode().name(),
             algorithm: limit.kind().name(),
-            rates: rates[0].clone(),
-            overrides: rates[1..].to_vec(),
-            key: limit.key_fields().to_vec(),
+            rates: shown(limit.rates()[0].quotas()),
+            overrides: limit.overrides().iter().flat_map(of_field).collect(),
+            r#match: limit.conditions().iter().map(condition).collect(),
+            when: limit.when().iter().map(|expression| expression.text().to_owned()).collect(),
+            entries: limit.entries().iter().map(|entry| entry.text.clone()).collect(),
+            key: limit.key().iter().map(ToString::to_string).collect(),
             cost: limit.cost_field().map(str::to_owned),
-            priority: limit.priority(),
-            if_store_fails: limit.if_store_fails().name(),
+            on_store_failure: limit.on_store_failure().name(),
+            on_bad_value: limit.on_bad_value().name(),
             calls: count(&|outcome| tally.map_or(0, |tally| tally.calls(outcome))),
             hits: count(&|outcome| tally.map_or(0, |tally| tally.hits(outcome))),
             near: tally.map_or(0, |tally| tally.near()),
@@ -222,7 +253,7 @@ struct RuleShown {
 
 impl ResetShown {
     pub(super) fn of(resets: &[Reset]) -> Self {
-        let shown = |Reset { rule, was_known }: &Reset| RuleShown {
+        let shown = |Reset { rule, was_known, .. }: &Reset| RuleShown {
             domain: rule.domain().to_owned(),
             name: rule.name().to_owned(),
             rates: rates(rule),

@@ -9,10 +9,11 @@ use tollgate::store::StoreError;
 use tollgate_flow::Fault;
 use tollgate_http::Problem;
 
-use super::json::{push_number, push_string};
+use super::json::{push_bool, push_number, push_string};
 use super::limits::HttpLimits;
 use crate::access::Scope;
-use crate::engine::AskError;
+use crate::engine::{AskError, SettleError};
+use crate::metrics::{ErrorReason, Meter};
 
 /// Why a request was not served. Told as `application/problem+json`. One pointer wide: most requests are served.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ struct Reason {
     detail: Cow<'static, str>,
     place: Option<Place>,
     fault: Option<String>,
+    /// Whether it is safe to try again, if the request may have done something.
+    is_retry_safe: Option<bool>,
     /// A field of the answer that goes with the status.
     field: Option<(HeaderName, HeaderValue)>,
 }
@@ -41,7 +44,8 @@ pub(super) enum Place {
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Reason { status, detail: detail.into(), place: None, fault: None, field: None }))
+        let detail = detail.into();
+        Self(Box::new(Reason { status, detail, place: None, fault: None, is_retry_safe: None, field: None }))
     }
 
     /// The request makes no sense.
@@ -96,24 +100,44 @@ impl Refusal {
     /// An ask that makes no sense, at a place in the body.
     pub(super) fn ask(error: &AskError, check: &str) -> Self {
         match error {
-            AskError::Cost { field, .. } => Self::bad(error.to_string())
-                .at(Place::Pointer(format!("{check}/descriptor/{}", token(field)))),
-            AskError::Expression { .. } => {
+            AskError::Unavailable { is_without_effect: true } => {
+                Self::not_now(error.to_string()).retry_safe(true)
+            }
+            AskError::Unavailable { is_without_effect: false } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).retry_safe(false)
+            }
+            AskError::BadValue { .. } => {
                 Self::bad(error.to_string()).at(Place::Pointer(format!("{check}/descriptor")))
             }
             AskError::TooManyHeld { .. } | AskError::Supplied { .. } => Self::not_now(error.to_string()),
         }
     }
 
-    /// The store did not do what it was asked.
+    /// Something held was not settled.
+    pub(super) fn settle(error: SettleError) -> Self {
+        match error {
+            SettleError::Store(error) => Self::store(error),
+            SettleError::NoSuchField { ref field, .. } => {
+                Self::bad(error.to_string()).at(Place::Pointer(format!("/actual/{}", token(field))))
+            }
+            _ => Self::bad(error.to_string()).at(Place::Pointer("/actual".to_owned())),
+        }
+    }
+
+    /// The store did not do what it was asked, and may be asked again.
     pub(super) fn store(error: StoreError) -> Self {
-        let fault = Fault::untraced("the store does not answer").because(error);
-        Self::not_now(fault.report()).known_as(&fault)
+        let fault = Fault::untraced("store unavailable: it is safe to try again").because(error);
+        Self::not_now(fault.report()).known_as(&fault).retry_safe(true)
     }
 
     /// A mistake of ours. The log has it all.
     pub(super) fn fault(fault: &Fault) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, fault.report()).known_as(fault)
+    }
+
+    fn retry_safe(mut self, is_safe: bool) -> Self {
+        self.0.is_retry_safe = Some(is_safe);
+        self
     }
 
     fn known_as(mut self, fault: &Fault) -> Self {
@@ -131,6 +155,21 @@ impl Refusal {
         self
     }
 
+    pub(super) fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    pub(super) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// Counts a request that is not served.
+    pub(super) fn note(&self, meter: &Meter) {
+        if let Some(reason) = ErrorReason::of_status(self.0.status) {
+            meter.failed(reason);
+        }
+    }
+
     pub(super) fn answer(self) -> Response<Bytes> {
         let mut json = Vec::with_capacity(256);
         self.write(&mut json);
@@ -145,7 +184,7 @@ impl Refusal {
 
     /// The body.
     pub(super) fn write(&self, json: &mut Vec<u8>) {
-        let Reason { status, detail, place, fault, .. } = &*self.0;
+        let Reason { status, detail, place, fault, is_retry_safe, .. } = &*self.0;
         json.extend_from_slice(br#"{"type":"about:blank","title":"#);
         push_string(json, status.canonical_reason().unwrap_or_default());
         json.extend_from_slice(br#","status":"#);
@@ -162,6 +201,10 @@ impl Refusal {
             }
             Some(Place::Pointer(pointer)) => push_member(json, br#","pointer":"#, pointer),
             Some(Place::Parameter(name)) => push_member(json, br#","parameter":"#, name),
+        }
+        if let Some(is_safe) = is_retry_safe {
+            json.extend_from_slice(br#","retry_safe":"#);
+            push_bool(json, *is_safe);
         }
         if let Some(id) = fault {
             push_member(json, br#","fault":"#, id);
@@ -195,18 +238,6 @@ mod tests {
         assert_eq!(
             body(refusal),
             r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"too \"odd\"","line":2,"column":7}"#
-        );
-    }
-
-    #[test]
-    fn a_cost_field_is_pointed_at() {
-        let error = AskError::Cost { ask: 0, limit: "bytes".to_owned(), field: "a/b~c".to_owned() };
-        assert_eq!(
-            body(Refusal::ask(&error, "/3")),
-            format!(
-                r#"{{"type":"about:blank","title":"Bad Request","status":400,"detail":"limit \"bytes\" reads the cost from field \"a/b~c\", which must be a whole number from 0 to {}","pointer":"/3/descriptor/a~1b~0c"}}"#,
-                u64::MAX
-            )
         );
     }
 

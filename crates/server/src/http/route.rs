@@ -71,16 +71,17 @@ impl Route {
             Self::OpenApi | Self::Health | Self::Ready | Self::RateLimitHealth => None,
             Self::Check | Self::RateLimit => Some(Scope::Check),
             Self::Settle => Some(Scope::Settle),
-            Self::Reset | Self::Limits | Self::TopKeys | Self::Policy | Self::Metrics => Some(Scope::Admin),
+            Self::Reset | Self::Limits | Self::TopKeys | Self::Policy => Some(Scope::Admin),
+            Self::Metrics => Some(Scope::Metrics),
         }
     }
 
-    /// Whether there is a body.
     /// Whether it only says that the service is there, to load balancers and orchestrators.
     pub(super) fn is_probe(self) -> bool {
         matches!(self, Self::Health | Self::Ready | Self::RateLimitHealth)
     }
 
+    /// Whether there is a body.
     pub(super) fn is_post(self) -> bool {
         matches!(self, Self::Check | Self::Settle | Self::Reset | Self::RateLimit)
     }
@@ -88,7 +89,8 @@ impl Route {
 
 /// Whoever looks for it has the wrong one of several listeners.
 fn not_here(path: &str, scope: Scope) -> Refusal {
-    let address = if scope == Scope::Admin { "admin.address" } else { "http.address" };
+    let is_admin = matches!(scope, Scope::Admin | Scope::Metrics);
+    let address = if is_admin { "admin.address" } else { "http.address" };
     Refusal::new(StatusCode::NOT_FOUND, format!("{path:?} is not served here, but where {address} says"))
 }
 

@@ -29,6 +29,11 @@ impl Family {
         Ok(())
     }
 
+    /// A number that only grows.
+    pub(super) fn counter(&self, encoder: &mut DescriptorEncoder<'_>, value: u64) -> Result {
+        self.begin(encoder, MetricType::Counter)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+    }
+
     /// One number.
     pub(super) fn gauge(&self, encoder: &mut DescriptorEncoder<'_>, value: u64) -> Result {
         self.begin(encoder, MetricType::Gauge)?.encode_gauge(&value)

@@ -1,42 +1,50 @@
 //! What one protocol measures.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tollgate::{Clock, DefaultClock, Tick};
 
-/// The upper ends of the buckets, in nanoseconds: from what a decision takes in process to what a slow store takes.
-const ENDS: [u64; 18] = [
-    1_000,
-    2_500,
-    5_000,
-    10_000,
-    25_000,
-    50_000,
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    1_000_000_000,
-    10_000_000_000,
-];
+use super::durations::Durations;
+use super::errors::{ErrorCounts, ErrorReason};
+use crate::audit::FailedAuthentications;
+use crate::engine::{CallCounts, CallOutcome};
 
-/// Measures a protocol: how long decisions take, and how many connections there are. To observe is two additions.
+/// Measures a protocol: its calls, how long decisions take, what it refused, and how many connections there are.
 pub struct Meter {
     protocol: &'static str,
     clock: DefaultClock,
-    /// The last one is for all that took longer.
-    buckets: [AtomicU64; ENDS.len() + 1],
-    nanos: AtomicU64,
+    durations: Durations,
+    calls: [AtomicU64; CallOutcome::ALL.len()],
+    errors: [AtomicU64; ErrorReason::ALL.len()],
+    authentication: FailedAuthentications,
+    refused: [AtomicU64; ConnectionRefusal::ALL.len()],
     connections: AtomicUsize,
+}
+
+/// Why a listener refuses a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnectionRefusal {
+    /// The listener has as many connections as it may have.
+    Listener,
+    /// The client address does.
+    Address,
+}
+
+impl ConnectionRefusal {
+    /// All there are.
+    pub(super) const ALL: [Self; 2] = [Self::Listener, Self::Address];
+
+    /// The label in metrics: the setting that bounds the connections.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Listener => "max_connections",
+            Self::Address => "max_connections_per_address",
+        }
+    }
 }
 
 impl Meter {
@@ -44,8 +52,11 @@ impl Meter {
         Self {
             protocol,
             clock: DefaultClock::default(),
-            buckets: Default::default(),
-            nanos: AtomicU64::new(0),
+            durations: Durations::default(),
+            calls: Default::default(),
+            errors: Default::default(),
+            authentication: FailedAuthentications::default(),
+            refused: Default::default(),
             connections: AtomicUsize::new(0),
         }
     }
@@ -64,14 +75,65 @@ impl Meter {
     /// Notes that so many decisions took so long together.
     #[inline]
     pub fn observe(&self, decisions: u64, elapsed: Duration) {
-        if decisions == 0 {
-            return;
+        self.durations.observe(decisions, elapsed);
+    }
+
+    /// Adds to the calls. Outcomes that did not occur cost nothing.
+    #[inline]
+    pub fn count(&self, calls: CallCounts) {
+        for (outcome, count) in calls.each() {
+            if count > 0 {
+                self.calls[outcome as usize].fetch_add(count, Ordering::Relaxed);
+            }
         }
-        let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        let each = nanos / decisions;
-        let bucket = ENDS.iter().position(|end| each <= *end).unwrap_or(ENDS.len());
-        self.buckets[bucket].fetch_add(decisions, Ordering::Relaxed);
-        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// How many calls ended so.
+    pub fn calls(&self, outcome: CallOutcome) -> u64 {
+        self.calls[outcome as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts a request that was not served.
+    #[cold]
+    pub(crate) fn failed(&self, reason: ErrorReason) {
+        self.errors[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the requests of a batch that were not served.
+    #[inline]
+    pub(crate) fn failed_all(&self, errors: &mut ErrorCounts) {
+        if errors.any() {
+            for (reason, count) in errors.take() {
+                self.errors[reason as usize].fetch_add(count, Ordering::Relaxed);
+                // Without the words, which repeat what was sent: a mistyped command may have a password behind it.
+                let (protocol, reason) = (self.protocol, reason.name());
+                tracing::debug!(protocol, reason, count, "requests were not served");
+            }
+        }
+    }
+
+    pub(super) fn errors(&self, reason: ErrorReason) -> u64 {
+        self.errors[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts an authentication that failed, and adds it to the audit log.
+    #[cold]
+    pub(crate) fn authentication_failed(&self, proof: &str, from: IpAddr) {
+        self.authentication.note(self.protocol, proof, from);
+    }
+
+    pub(super) fn failed_authentications(&self) -> u64 {
+        self.authentication.count()
+    }
+
+    /// Counts a connection that was refused.
+    #[cold]
+    pub(crate) fn refused(&self, why: ConnectionRefusal) {
+        self.refused[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused_connections(&self, why: ConnectionRefusal) -> u64 {
+        self.refused[why as usize].load(Ordering::Relaxed)
     }
 
     /// Notes that there is one more connection, until what is returned is dropped.
@@ -85,15 +147,8 @@ impl Meter {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// For each bucket its upper end in seconds, and how many decisions fell into it.
-    pub(super) fn buckets(&self) -> Vec<(f64, u64)> {
-        let ends = ENDS.iter().map(|end| Duration::from_nanos(*end).as_secs_f64()).chain([f64::INFINITY]);
-        ends.zip(self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed))).collect()
-    }
-
-    /// How long all decisions took together, in seconds.
-    pub(super) fn seconds(&self) -> f64 {
-        Duration::from_nanos(self.nanos.load(Ordering::Relaxed)).as_secs_f64()
+    pub(super) fn durations(&self) -> &Durations {
+        &self.durations
     }
 }
 
@@ -119,29 +174,6 @@ impl Drop for Connected {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn filled(meter: &Meter) -> Vec<(f64, u64)> {
-        meter.buckets().into_iter().filter(|bucket| bucket.1 > 0).collect()
-    }
-
-    #[test]
-    fn a_decision_falls_into_the_first_bucket_that_holds_it() {
-        let meter = Meter::new("test");
-        meter.observe(1, Duration::from_nanos(2_500));
-        meter.observe(1, Duration::from_nanos(2_501));
-        meter.observe(1, Duration::from_secs(11));
-        assert_eq!(filled(&meter), [(2.5e-6, 1), (5e-6, 1), (f64::INFINITY, 1)]);
-        assert!((meter.seconds() - 11.000_005_001).abs() < 1e-9);
-    }
-
-    #[test]
-    fn decisions_that_were_made_together_share_their_time() {
-        let meter = Meter::new("test");
-        meter.observe(16, Duration::from_micros(16));
-        meter.observe(0, Duration::from_secs(1));
-        assert_eq!(filled(&meter), [(1e-6, 16)]);
-        assert!((meter.seconds() - 16e-6).abs() < 1e-12);
-    }
 
     #[test]
     fn a_connection_counts_until_it_ends() {

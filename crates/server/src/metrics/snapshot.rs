@@ -2,26 +2,43 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use tollgate::store::{OnLease, Store, Usage};
+use tollgate::store::{Health, OnLease, Store, Usage};
 
 use super::compat::Compat;
+use super::durations::Durations;
+use super::errors::ErrorReason;
 use super::family::Family;
-use super::meter::Meter;
-use crate::engine::{Engine, Outcome, PolicyStatus, Tallied, Tally};
+use super::meter::{ConnectionRefusal, Meter};
+use super::process::Process;
+use crate::engine::{CallOutcome, Engine, Outcome, PolicyStatus, Tallied, Tally};
 
+const CALLS: Family = Family::new("tollgate_calls", "Calls, each once, whatever the number of limits it met");
 const DECISIONS: Family = Family::new("tollgate_decisions", "Calls, as each limit saw them end");
 const HITS: Family = Family::new(
     "tollgate_hits",
     "What the calls cost together when they were decided; what is charged, given back or settled later is not in it",
 );
 const NEAR: Family = Family::new("tollgate_near_limit", "Calls that were allowed and left less than a fifth");
+const BAD_VALUES: Family =
+    Family::new("tollgate_bad_values", "Calls with a value that the limit could not use");
+const UNMATCHED: Family =
+    Family::new("tollgate_unmatched_calls", "Calls that no limit applied to, by domain");
 const DURATION: Family =
     Family::new("tollgate_decision_duration_seconds", "From a call's last byte to its answer");
 const CONNECTIONS: Family = Family::new("tollgate_connections", "Open connections");
+const REFUSED: Family = Family::new("tollgate_connections_refused", "Connections that were refused");
+const ERRORS: Family =
+    Family::new("tollgate_request_errors", "Requests that were not served; a call that is denied was");
+const AUTHENTICATION: Family = Family::new(
+    "tollgate_authentication_failures",
+    "Unknown tokens, and certificates that are missing or not trusted",
+);
+const RESETS: Family = Family::new("tollgate_resets", "Limits that were reset for a key");
 const PERMITS: Family = Family::new("tollgate_permits", "What is held and not settled yet");
 const PERMIT_BYTES: Family = Family::new("tollgate_permit_bytes", "Memory that those take");
 const FALLBACK_KEYS: Family =
@@ -32,6 +49,16 @@ const BYTES: Family = Family::new("tollgate_store_bytes", "Memory that those tak
 const EVICTIONS: Family =
     Family::new("tollgate_evictions", "Keys that a full store forgot although they counted, or did not take");
 const UP: Family = Family::new("tollgate_backend_up", "Whether the store answers");
+const STORE_DURATION: Family = Family::new(
+    "tollgate_store_duration_seconds",
+    "From asking a store to its decision, where that must be waited for",
+);
+const STORE_CALLS: Family =
+    Family::new("tollgate_store_calls", "Calls of a guarded store, by how they ended");
+const BREAKER: Family = Family::new(
+    "tollgate_store_breaker_open",
+    "Whether the breaker withholds calls from a store that has failed",
+);
 const NODES: Family =
     Family::new("tollgate_nodes", "Processes that shared the store when it was last seen, this one included");
 const LEASED: Family =
@@ -45,26 +72,32 @@ const LEASES_ENDED: Family = Family::new(
     "Borrowed tokens that were spent, returned, or lost and so count as spent",
 );
 const RELOADS: Family = Family::new("tollgate_config_reloads", "Policies that were loaded, or could not be");
+const RELOADED: Family = Family::new(
+    "tollgate_config_last_reload_successful",
+    "Whether the policy that was read last is the one that decides",
+);
+const RELOADED_AT: Family = Family::new(
+    "tollgate_config_last_reload_success_timestamp_seconds",
+    "When a policy was loaded last, in seconds since 1970",
+);
 const CONFIG: Family = Family::new("tollgate_config", "The policy that decides");
+const BUILD: Family = Family::new("tollgate_build", "The program");
 
 /// Everything that is told, at one moment.
-#[derive(Debug)]
-pub(super) struct Snapshot {
+pub(super) struct Snapshot<S: Store> {
+    engine: Engine<S>,
     tallies: Vec<Tallied>,
+    unmatched: Vec<(String, u64)>,
     /// None if the store did not answer.
     usage: Option<Usage>,
     status: PolicyStatus,
-    permits: u64,
-    permit_bytes: u64,
-    /// What is kept for limits that are decided without the store.
-    fallback: Usage,
-    nodes: u32,
+    process: Option<Process>,
     meters: Vec<Arc<Meter>>,
     compat: Option<Compat>,
 }
 
-impl Snapshot {
-    pub(super) fn new<S: Store>(
+impl<S: Store> Snapshot<S> {
+    pub(super) fn new(
         engine: &Engine<S>,
         usage: Option<Usage>,
         meters: Vec<Arc<Meter>>,
@@ -72,12 +105,11 @@ impl Snapshot {
     ) -> Self {
         Self {
             tallies: engine.tallies(),
+            unmatched: engine.unmatched(),
             usage,
             status: engine.status(),
-            permits: engine.held() as u64,
-            permit_bytes: engine.held_bytes(),
-            fallback: engine.fallback_usage(),
-            nodes: engine.store().nodes(),
+            process: Process::read(),
+            engine: engine.clone(),
             meters,
             compat,
         }
@@ -90,39 +122,73 @@ impl Snapshot {
         NEAR.counters(encoder, self.tallies.iter().map(near))
     }
 
+    /// Calls that were not limited as the policy may have meant it.
+    fn mistakes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let bad_values = |limit: &Tallied| (labels(limit), limit.tally.bad_values());
+        BAD_VALUES.counters(encoder, self.tallies.iter().map(bad_values))?;
+        let unmatched = |(domain, calls): &(String, u64)| ([("domain", domain.clone())], *calls);
+        UNMATCHED.counters(encoder, self.unmatched.iter().map(unmatched))
+    }
+
     fn by_outcome(
         &self,
         number: fn(&Tally, Outcome) -> u64,
     ) -> impl Iterator<Item = ([(&'static str, String); 3], u64)> {
         self.tallies.iter().flat_map(move |limit| {
             Outcome::ALL.into_iter().map(move |outcome| {
-                let [domain, rule] = labels(limit);
+                let [domain, name] = labels(limit);
                 let outcome_label = ("outcome", outcome.name().to_owned());
-                ([domain, rule, outcome_label], number(&limit.tally, outcome))
+                ([domain, name, outcome_label], number(&limit.tally, outcome))
             })
         })
     }
 
     fn protocols(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let calls = |meter: &Arc<Meter>| {
+            CallOutcome::ALL.map(|outcome| {
+                ([("protocol", meter.protocol()), ("outcome", outcome.name())], meter.calls(outcome))
+            })
+        };
+        CALLS.counters(encoder, self.meters.iter().flat_map(calls))?;
         let mut durations = DURATION.begin(encoder, MetricType::Histogram)?;
         for meter in &self.meters {
-            let (buckets, labels) = (meter.buckets(), [("protocol", meter.protocol())]);
-            let count = buckets.iter().map(|bucket| bucket.1).sum();
-            let mut one = durations.encode_family(&labels)?;
-            one.encode_histogram::<NoLabelSet>(meter.seconds(), count, &buckets, None)?;
+            encode_durations(meter.durations(), durations.encode_family(&[("protocol", meter.protocol())])?)?;
         }
         let connections =
             self.meters.iter().map(|meter| ([("protocol", meter.protocol())], meter.connections() as u64));
-        CONNECTIONS.gauges(encoder, connections)
+        CONNECTIONS.gauges(encoder, connections)?;
+        let refused = |meter: &Arc<Meter>| {
+            ConnectionRefusal::ALL.map(|why| {
+                ([("protocol", meter.protocol()), ("reason", why.name())], meter.refused_connections(why))
+            })
+        };
+        REFUSED.counters(encoder, self.meters.iter().flat_map(refused))?;
+        let errors = |meter: &Arc<Meter>| {
+            ErrorReason::ALL.map(|reason| {
+                ([("protocol", meter.protocol()), ("reason", reason.name())], meter.errors(reason))
+            })
+        };
+        ERRORS.counters(encoder, self.meters.iter().flat_map(errors))?;
+        let failures =
+            |meter: &Arc<Meter>| ([("protocol", meter.protocol())], meter.failed_authentications());
+        AUTHENTICATION.counters(encoder, self.meters.iter().map(failures))?;
+        RESETS.counter(encoder, self.engine.resets())
     }
 
     fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        PERMITS.gauge(encoder, self.permits)?;
-        PERMIT_BYTES.gauge(encoder, self.permit_bytes)?;
-        FALLBACK_KEYS.gauge(encoder, self.fallback.keys.unwrap_or_default())?;
-        FALLBACK_BYTES.gauge(encoder, self.fallback.bytes.unwrap_or_default())?;
+        let (engine, fallback) = (&self.engine, self.engine.fallback_usage());
+        PERMITS.gauge(encoder, engine.held() as u64)?;
+        PERMIT_BYTES.gauge(encoder, engine.held_bytes())?;
+        FALLBACK_KEYS.gauge(encoder, fallback.keys.unwrap_or_default())?;
+        FALLBACK_BYTES.gauge(encoder, fallback.bytes.unwrap_or_default())?;
         UP.gauge(encoder, u64::from(self.usage.is_some()))?;
-        NODES.gauge(encoder, self.nodes.into())?;
+        encode_durations(engine.latency(), STORE_DURATION.begin(encoder, MetricType::Histogram)?)?;
+        if let Some(Health { is_up, answered, failed, late, untried, .. }) = engine.store().health() {
+            let calls = [("answered", answered), ("failed", failed), ("late", late), ("untried", untried)];
+            STORE_CALLS.counters(encoder, calls.map(|(outcome, count)| ([("outcome", outcome)], count)))?;
+            BREAKER.gauge(encoder, u64::from(!is_up))?;
+        }
+        NODES.gauge(encoder, engine.store().nodes().into())?;
         let Some(usage) = self.usage else { return Ok(()) };
         if let Some(keys) = usage.keys {
             KEYS.gauge(encoder, keys)?;
@@ -140,25 +206,48 @@ impl Snapshot {
     }
 
     fn policy(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let PolicyStatus { origin, loads, failures, .. } = &self.status;
+        let PolicyStatus { origin, since, loads, failures, problem } = &self.status;
         let reloads = [("success", *loads), ("error", *failures)];
         RELOADS.counters(encoder, reloads.map(|(result, count)| ([("result", result)], count)))?;
+        RELOADED.gauge(encoder, u64::from(problem.is_none()))?;
+        RELOADED_AT.gauge(encoder, since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))?;
         let labels = [("origin", origin.name.as_str()), ("hash", origin.hash.as_str())];
         CONFIG.begin(encoder, MetricType::Info)?.encode_info(&labels)
     }
+
+    fn program(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+        let labels = [("version", env!("CARGO_PKG_VERSION")), ("os", os), ("arch", arch)];
+        BUILD.begin(encoder, MetricType::Info)?.encode_info(&labels)?;
+        self.process.map_or(Ok(()), |process| process.encode(encoder))
+    }
 }
 
-impl Collector for Snapshot {
+impl<S: Store> fmt::Debug for Snapshot<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Collector for Snapshot<S> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.decisions(&mut encoder)?;
+        self.mistakes(&mut encoder)?;
         self.protocols(&mut encoder)?;
         self.store(&mut encoder)?;
         self.policy(&mut encoder)?;
+        self.program(&mut encoder)?;
         self.compat.map_or(Ok(()), |compat| compat.encode(&self.tallies, &self.status, &mut encoder))
     }
 }
 
+fn encode_durations(durations: &Durations, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+    let buckets = durations.buckets();
+    let count = buckets.iter().map(|bucket| bucket.1).sum();
+    encoder.encode_histogram::<NoLabelSet>(durations.seconds(), count, &buckets, None)
+}
+
 /// A limit's own labels. A limit that a caller brought along has no rule of the policy.
 fn labels(limit: &Tallied) -> [(&'static str, String); 2] {
-    [("domain", limit.domain.to_string()), ("rule", limit.name.to_string())]
+    [("domain", limit.domain.to_string()), ("limit", limit.name.to_string())]
 }

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::Kept;
 use crate::access::{Keyring, Keys};
+use crate::audit;
 use crate::tls::Tls;
 
 /// Certificates and their private key.
@@ -34,8 +35,8 @@ impl Kept for Certificates {
     fn read_again(&mut self, was_asked: bool) {
         let news = self.seen.changes_to(look(&self.paths()));
         match self.tls.reload() {
-            Ok(()) => tell(Self::NAME, news, was_asked),
-            Err(error) => refuse(Self::NAME, &error.to_string()),
+            Ok(()) => tell(self, news, was_asked, None),
+            Err(error) => refuse(self, &error.to_string(), was_asked),
         }
     }
 }
@@ -69,10 +70,11 @@ impl<A: Fn(&Keyring) -> Result<(), String> + Send + 'static> Kept for KeyFile<A>
         let read = Keyring::load(&self.path).map_err(|error| error.to_string());
         match read.and_then(|keyring| (self.acceptable)(&keyring).map(|()| keyring)) {
             Ok(keyring) => {
+                let changes = self.keys.keyring().changes_to(&keyring);
                 self.keys.set(keyring);
-                tell(Self::NAME, news, was_asked);
+                tell(self, news, was_asked, changes.as_deref());
             }
-            Err(error) => refuse(Self::NAME, &error),
+            Err(error) => refuse(self, &error, was_asked),
         }
     }
 }
@@ -98,14 +100,18 @@ fn look(paths: &[PathBuf]) -> Seen {
     Seen(all.finalize().into())
 }
 
-fn tell(name: &str, is_new: bool, was_asked: bool) {
+fn tell<K: Kept>(kept: &K, is_new: bool, was_asked: bool, changes: Option<&str>) {
+    let name = K::NAME;
     if is_new {
         tracing::info!("{name} have been loaded again");
+        kept.audit(was_asked, audit::Reload::Loaded, changes);
     } else if was_asked {
         tracing::info!("{name} are the same as before");
+        kept.audit(was_asked, audit::Reload::Unchanged, None);
     }
 }
 
-fn refuse(name: &str, error: &str) {
-    tracing::error!(error, "{name} are not loaded: those before are used on");
+fn refuse<K: Kept>(kept: &K, error: &str, was_asked: bool) {
+    tracing::error!(error, "{} are not loaded: those before are used on", K::NAME);
+    kept.audit(was_asked, audit::Reload::Refused, None);
 }

@@ -6,6 +6,7 @@ use tollgate::store::Store;
 use tollgate_policy::{Draft, Policy, Problem, Problems};
 
 use super::Kept;
+use crate::audit;
 use crate::engine::{Engine, Origin};
 
 /// Where a policy is, and how its files are read.
@@ -77,13 +78,21 @@ impl<S: Store> Kept for PolicyFile<S> {
 
     fn read_again(&mut self, was_asked: bool) {
         match read_policy(self.path.clone()) {
-            Err(problems) => self.refuse(&problems),
+            Err(problems) => {
+                self.refuse(&problems);
+                self.audit(was_asked, audit::Reload::Refused, None);
+            }
             Ok((_, origin)) if self.is_same(&origin) => {
                 if was_asked {
                     tracing::info!(policy = origin.name, "the policy is the same as before");
+                    self.audit(was_asked, audit::Reload::Unchanged, None);
                 }
             }
-            Ok((policy, origin)) => self.load(policy, origin),
+            Ok((policy, origin)) => {
+                let changes = format!("hash {}", origin.hash);
+                self.load(policy, origin);
+                self.audit(was_asked, audit::Reload::Loaded, Some(&changes));
+            }
         }
     }
 }

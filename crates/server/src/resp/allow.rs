@@ -6,7 +6,7 @@ use tollgate::{Quota, QuotaError};
 use super::reply::{Quoted, Replies};
 use super::request::Arguments;
 use super::session::{MAX_KEY_BYTES, check_key, number, wrong_count};
-use crate::engine::{Clerk, Family, Own, Subject};
+use crate::engine::{Clerk, Family, Own, Reset, Subject};
 
 /// The limits that callers supply.
 const FAMILY: Family = Family::new("@tg.allow");
@@ -63,28 +63,32 @@ pub(super) async fn allow<S: Store>(
     };
     match clerk.decide_own(Mode::Take, Own::fixed(FAMILY, quota), key, cost).await {
         Ok(decision) => replies.boolean(decision.is_admitted()),
-        Err(error) => replies.error(format_args!("ERR {error}")),
+        Err(error) => replies.ask_error(&error),
     }
 }
 
-/// `TG.RESET ALLOW key limit`: 1 if there was something to forget.
+/// `TG.RESET ALLOW key limit`: 1 if there was something to forget. Returns what was reset.
 pub(super) async fn reset<S: Store>(
     clerk: &mut Clerk<S>,
     remembered: &mut Remembered,
     arguments: Arguments<'_>,
     replies: &mut Replies,
-) {
+) -> Option<Vec<Reset>> {
     let Some((key, limit, _)) = words(arguments.from(1)) else {
-        return wrong_count("tg.reset", replies);
+        wrong_count("tg.reset", replies);
+        return None;
     };
-    let quota = match remembered.read(limit) {
-        Ok(quota) => quota,
-        Err(why) => return replies.error(format_args!("ERR {why}")),
-    };
+    let quota = remembered.read(limit).map_err(|why| replies.error(format_args!("ERR {why}"))).ok()?;
     let opened = clerk.open_own(Own::fixed(FAMILY, quota));
     match clerk.engine().reset(&Subject::Limit(&opened, key)).await {
-        Ok(resets) => replies.integer(i64::from(resets.iter().any(|reset| reset.was_known))),
-        Err(error) => replies.error(format_args!("ERR {error}")),
+        Ok(resets) => {
+            replies.integer(i64::from(resets.iter().any(|reset| reset.was_known)));
+            Some(resets)
+        }
+        Err(error) => {
+            replies.unavailable(&error);
+            None
+        }
     }
 }
 

@@ -10,9 +10,9 @@ use tollgate::store::{Mode, Store};
 
 use super::reply::{Quoted, Replies};
 use super::request::Arguments;
-use super::session::{NEEDS_HOLD, NEEDS_SETTLE, number, wrong_count};
+use super::session::{NEEDS_HOLD, NEEDS_SETTLE, wrong_count};
 use crate::access::{Scope, Scopes};
-use crate::engine::{Ask, Clerk, PermitId, Ruling, Subject};
+use crate::engine::{Actual, Ask, Clerk, PermitId, Reset, Ruling, SettleError, Subject};
 pub(super) use limits::limits;
 pub use question::MAX_FIELDS;
 use question::{Act, Question};
@@ -36,22 +36,22 @@ pub(super) async fn check<S: Store>(
         return replies.error(NEEDS_HOLD);
     }
     let subject = Subject::Policy(question.domain, &question.fields);
-    let asks = [Ask::new(subject).costing(question.cost)];
+    let asks = [Ask { cost: question.cost, ..Ask::new(subject) }];
     match question.act {
         Act::Decide(mode) => match clerk.decide(mode, &asks).await {
             Ok(ruling) => tell(&ruling, 0, replies),
-            Err(error) => replies.error(format_args!("ERR {error}")),
+            Err(error) => replies.ask_error(&error),
         },
         Act::Hold(span) => match clerk.hold(&asks, span).await {
             Ok((ruling, id)) => {
                 tell(&ruling, 1, replies);
-                replies.bulk(b"permit");
+                replies.bulk(b"id");
                 match id {
                     Some(id) => replies.bulk(id.to_string().as_bytes()),
                     None => replies.null(),
                 }
             }
-            Err(error) => replies.error(format_args!("ERR {error}")),
+            Err(error) => replies.ask_error(&error),
         },
     }
 }
@@ -94,38 +94,57 @@ fn millis_up(span: Duration) -> i64 {
     i64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-/// `TG.SETTLE permit actual`: whether it was still held.
+/// `TG.SETTLE id actual` or `TG.SETTLE id FIELDS name actual …`: whether it was still held.
 pub(super) async fn settle<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<'_>, replies: &mut Replies) {
-    let (Some(id), Some(actual), 3) = (arguments.get(1), arguments.get(2), arguments.len()) else {
+    let (Some(id), Some(actual)) = (arguments.get(1), arguments.get(2)) else {
         return wrong_count("tg.settle", replies);
     };
+    let is_by_field = actual == b"FIELDS";
+    if arguments.len() != 3 && !is_by_field || arguments.len() == 3 && is_by_field {
+        return wrong_count("tg.settle", replies);
+    }
     let id = match PermitId::from_str(&Quoted(id).to_string()) {
         Ok(id) => id,
         Err(error) => return replies.error(format_args!("ERR {error}")),
     };
-    let Some(actual) = number(actual) else {
-        return replies.error(question::Mistake::Number { option: "the actual cost", text: actual });
+    let settled = if is_by_field {
+        match question::actual_costs(arguments.from(3)) {
+            Ok(costs) => clerk.engine().settle(id, Actual::Fields(&costs)).await,
+            Err(mistake) => return replies.error(mistake),
+        }
+    } else {
+        match question::actual_cost(actual) {
+            Ok(cost) => clerk.engine().settle(id, Actual::Cost(cost)).await,
+            Err(mistake) => return replies.error(mistake),
+        }
     };
-    match clerk.engine().settle(id, &[actual]).await {
+    match settled {
         Ok(was_held) => replies.integer(i64::from(was_held)),
+        Err(error @ SettleError::Store(_)) => replies.unavailable(&error),
         Err(error) => replies.error(format_args!("ERR {error}")),
     }
 }
 
-/// `TG.RESET [DOMAIN domain] [FIELDS] field value …`: how many limits had something to forget.
-pub(super) async fn reset<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<'_>, replies: &mut Replies) {
-    let question = match Question::read("tg.reset", arguments) {
-        Ok(question) => question,
-        Err(mistake) => return replies.error(mistake),
-    };
-    if question.act != Act::Decide(Mode::Take) || question.cost != 1 {
-        return replies.error("ERR tg.reset has no options but DOMAIN and FIELDS");
+/// `TG.RESET [DOMAIN domain] [FIELDS] field value …`: how many limits had something to forget. Returns what was reset.
+pub(super) async fn reset<S: Store>(
+    clerk: &mut Clerk<S>,
+    arguments: Arguments<'_>,
+    replies: &mut Replies,
+) -> Option<Vec<Reset>> {
+    let question = Question::read("tg.reset", arguments).map_err(|mistake| replies.error(mistake)).ok()?;
+    if question.act != Act::Decide(Mode::Take) || question.cost.is_some() {
+        replies.error("ERR tg.reset has no options but DOMAIN and FIELDS");
+        return None;
     }
     match clerk.engine().reset(&Subject::Policy(question.domain, &question.fields)).await {
         Ok(resets) => {
             let known = resets.iter().filter(|reset| reset.was_known).count();
             replies.integer((known as u64).cast_signed());
+            Some(resets)
         }
-        Err(error) => replies.error(format_args!("ERR {error}")),
+        Err(error) => {
+            replies.unavailable(&error);
+            None
+        }
     }
 }

@@ -69,6 +69,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
         vigil: Vigil,
         patience: Patience,
     ) -> Self {
+        let clerk = clerk.for_protocol(meter.protocol());
         let (parser, ahead) = (Parser::default(), Parser::default());
         let (received, replies) = (Vec::new(), Replies::default());
         Self { stream, clerk, session, meter, vigil, patience, parser, ahead, received, replies, answered: 0 }
@@ -107,6 +108,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
             }
             let done = self.meter.now();
             self.vigil.done(done);
+            self.meter.count(self.clerk.take_calls());
+            self.meter.failed_all(&mut self.replies.errors);
             self.meter.observe(self.session.take_decided(), done.since(began));
             match next {
                 Next::Close => break,

@@ -2,6 +2,9 @@
 
 use std::fmt::{self, Write};
 
+use crate::engine::AskError;
+use crate::metrics::{ErrorCounts, ErrorReason};
+
 /// Which version of the protocol a caller speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Version {
@@ -10,11 +13,22 @@ pub(super) enum Version {
     Three,
 }
 
+impl Version {
+    pub(super) const fn number(self) -> i64 {
+        match self {
+            Self::Two => 2,
+            Self::Three => 3,
+        }
+    }
+}
+
 /// Answers, one behind the other, until they are sent.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     pub(super) bytes: Vec<u8>,
     pub(super) version: Version,
+    /// The errors among them that were not counted yet.
+    pub(super) errors: ErrorCounts,
 }
 
 impl Replies {
@@ -25,6 +39,29 @@ impl Replies {
 
     /// Something went wrong. What callers said may be part of the words: line ends become spaces.
     pub(super) fn error(&mut self, words: impl fmt::Display) {
+        let start = self.bytes.len();
+        self.push_error(words);
+        let reason = ErrorReason::of_error(&self.bytes[start + 1..]);
+        self.errors.note(reason);
+    }
+
+    /// A call was not decided.
+    pub(super) fn ask_error(&mut self, error: &AskError) {
+        match error {
+            AskError::Unavailable { .. } | AskError::TooManyHeld { .. } | AskError::Supplied { .. } => {
+                self.unavailable(error);
+            }
+            AskError::BadValue { .. } => self.error(format_args!("ERR {error}")),
+        }
+    }
+
+    /// Something cannot be done now.
+    pub(super) fn unavailable(&mut self, error: &impl fmt::Display) {
+        self.push_error(format_args!("ERR {error}"));
+        self.errors.note(ErrorReason::Unavailable);
+    }
+
+    fn push_error(&mut self, words: impl fmt::Display) {
         self.bytes.push(b'-');
         let start = self.bytes.len();
         let _ = write!(Appender(&mut self.bytes), "{words}"); // a vector takes everything

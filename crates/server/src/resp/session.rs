@@ -13,6 +13,7 @@ use super::reply::{Quoted, Replies, Version};
 use super::request::Arguments;
 use super::{check, throttle};
 use crate::access::{Access, Principal, Scope, Scopes};
+use crate::audit;
 use crate::engine::Clerk;
 
 /// The longest key, and the longest name or value of a field, in bytes.
@@ -160,15 +161,25 @@ impl Session {
             b"TG.CHECK" => check::check(clerk, self.scopes(), arguments, replies).await,
             b"TG.ALLOW" => allow::allow(clerk, &mut self.limit, arguments, replies).await,
             b"TG.SETTLE" => check::settle(clerk, arguments, replies).await,
-            b"TG.RESET" if allow::is_reset(arguments) => {
-                allow::reset(clerk, &mut self.limit, arguments, replies).await;
+            b"TG.RESET" => {
+                let resets = if allow::is_reset(arguments) {
+                    allow::reset(clerk, &mut self.limit, arguments, replies).await
+                } else {
+                    check::reset(clerk, arguments, replies).await
+                };
+                let log = clerk.engine().decision_log();
+                audit::reset(Some(&self.access), self.principal.caller, log, &resets.unwrap_or_default());
             }
-            b"TG.RESET" => check::reset(clerk, arguments, replies).await,
             b"TG.LIMITS" => check::limits(clerk, arguments, replies),
             b"INFO" => server::info(clerk, replies).await,
             _ => return self.answer_about_connection(clerk, upper, arguments, replies),
         }
         Next::Command
+    }
+
+    /// Whether the caller has no scope that opens a command.
+    pub(super) fn may_nothing(&self) -> bool {
+        self.scopes() == Scopes::NONE || self.scopes() == Scopes::of(&[Scope::Metrics])
     }
 
     /// Why the caller may not use a command, if so.
@@ -179,7 +190,7 @@ impl Session {
         }
         let needed = match upper {
             b"AUTH" | b"HELLO" | b"QUIT" | b"RESET" | b"POST" | b"HOST:" | b"PRI" => return None,
-            _ if self.scopes() == Scopes::NONE => return Some("NOAUTH Authentication required.".to_owned()),
+            _ if self.may_nothing() => return Some("NOAUTH Authentication required.".to_owned()),
             _ if is_decision(upper) => Scope::Check,
             b"TG.SETTLE" => Scope::Settle,
             b"TG.LIMITS" | b"TG.RESET" | b"INFO" => Scope::Admin,
@@ -254,6 +265,16 @@ pub(super) fn wrong_count(name: &str, replies: &mut Replies) {
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     let is_number = text.iter().all(u8::is_ascii_digit);
     if is_number { std::str::from_utf8(text).ok()?.parse().ok() } else { None }
+}
+
+/// Answers `HELP` as Redis does: a list of lines.
+fn help(command: &str, subcommands: &[(&str, &str)], replies: &mut Replies) {
+    replies.array(3 + 2 * subcommands.len());
+    replies.status(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for (subcommand, text) in subcommands.iter().chain(&[("HELP", "Print this help.")]) {
+        replies.status(subcommand);
+        replies.status(&format!("    {text}"));
+    }
 }
 
 /// That there is no such subcommand.

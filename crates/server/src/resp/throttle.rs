@@ -109,7 +109,7 @@ pub(super) async fn throttle<S: Store>(
     };
     let outcome = match decide(clerk, THROTTLE, key, cell).await {
         Ok(outcome) => outcome,
-        Err(error) => return replies.error(format_args!("ERR {error}")),
+        Err(error) => return replies.ask_error(&error),
     };
     let Outcome { is_limited, limit, remaining, retry_after, reset_after } = outcome;
     let retry_after = match retry_after {

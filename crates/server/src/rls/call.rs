@@ -17,11 +17,8 @@ pub(super) const MOST_DESCRIPTORS: usize = 100;
 pub(super) const MOST_ENTRIES: usize = 64;
 /// How long a domain or a key may be, in bytes. Whoever configures Envoy chooses it.
 pub(super) const LONGEST_KEY: usize = 1024;
-/// How long a value may be, in bytes: longer than any header that Envoy lets in by default, since callers choose it. They
-/// must not be able to make a call that cannot be read, which Envoy would let pass.
-pub(super) const LONGEST_VALUE: usize = 64 * 1024;
 
-/// A descriptor, understood.
+/// A descriptor, understood. One without fields has no limit.
 #[derive(Debug)]
 pub(super) struct Wish<'a> {
     pub(super) fields: SmallVec<[Field<'a>; 4]>,
@@ -36,6 +33,8 @@ pub(super) struct Wish<'a> {
 pub(super) type Wishes<'a> = SmallVec<[Wish<'a>; 4]>;
 
 /// Reads a call.
+///
+/// Callers choose values, so no value makes a call that cannot be read: Envoy would let it pass.
 ///
 /// # Errors
 /// What makes no sense, and where it is.
@@ -67,9 +66,6 @@ impl<'a> Wish<'a> {
     fn read(place: usize, descriptor: &'a RateLimitDescriptor, addend: u32) -> Result<Self, Status> {
         let RateLimitDescriptor { entries, limit, hits_addend, is_negative_hits } = descriptor;
         let at = || format!("descriptors[{place}].entries");
-        if entries.is_empty() {
-            return Err(Status::invalid_argument(format!("{} is empty: there must be at least one", at())));
-        }
         at_most(MOST_ENTRIES, entries.len(), "entries", at)?;
         let each = entries.iter().enumerate();
         let fields = each.map(|(number, entry)| field(entry, || format!("{}[{number}]", at())));
@@ -96,7 +92,6 @@ fn field(entry: &Entry, at: impl Fn() -> String) -> Result<Field<'_>, Status> {
         return Err(Status::invalid_argument(format!("{}.key is empty: only values may be", at())));
     }
     at_most(LONGEST_KEY, key.len(), "bytes", || at() + ".key")?;
-    at_most(LONGEST_VALUE, entry.value.len(), "bytes", || at() + ".value")?;
     Ok((key, &entry.value))
 }
 

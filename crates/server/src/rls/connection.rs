@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::combinators::MapErr;
@@ -16,18 +18,19 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::OwnedSemaphorePermit;
 use tollgate::store::Store;
-use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
+use tonic::{Code, Status};
 
 use super::RlsProtocol;
 use super::decide::lacking;
 use super::health::Health;
 use super::proto::rate_limit_service_server::{RateLimitServiceServer, SERVICE_NAME};
 use super::reflection::Reflection;
-use super::service::Service;
+use super::service::{Service, TooLarge};
 use crate::access::{Access, Principal, Scope, Scopes, bearer};
 use crate::http::receive::{Unreceived, discard, receive};
+use crate::metrics::{ErrorReason, Meter};
 use crate::server::body::{BodyBudget, BodyError, GuardedBody, LimitedBody};
 use crate::server::{Activity, Connection};
 
@@ -37,6 +40,8 @@ pub(super) const LARGEST_MESSAGE: usize = 1024 * 1024;
 const LARGEST_BODY: usize = LARGEST_MESSAGE + 5;
 /// How many bytes the body of a request for health or reflection may have: a name.
 const LARGEST_NAME: usize = 4 * 1024 + 5;
+/// A message without a field, as gRPC frames it.
+const EMPTY_MESSAGE: &[u8] = &[0; 5];
 /// How many bytes the header fields of a request may have.
 const LARGEST_HEAD: u32 = 16 * 1024;
 /// How many bytes of responses wait for a slow peer on each stream.
@@ -49,10 +54,10 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
     let limits = protocol.limits;
     let bodies = limits.body_budget();
     let RlsProtocol { options, meter, reflection, has_health, .. } = protocol;
-    let rls = RateLimitServiceServer::new(Service::new(clerk, options, meter));
+    let rls = RateLimitServiceServer::new(Service::new(clerk, options, Arc::clone(&meter)));
     let rls = rls.max_decoding_message_size(LARGEST_MESSAGE);
     let health = has_health.then(|| Health::new(stop.clone()));
-    let routes = Rc::new(Routes { rls, health, reflection, access, activity, bodies });
+    let routes = Rc::new(Routes { rls, health, reflection, access, meter, activity, bodies });
     let service = service_fn(move |request| Rc::clone(&routes).answer(request));
     let mut http = http2::Builder::new(Here);
     http.timer(TokioTimer::new())
@@ -96,6 +101,7 @@ struct Routes<S: Store> {
     health: Option<Health>,
     reflection: Option<Reflection>,
     access: Access,
+    meter: Arc<Meter>,
     activity: Rc<Activity>,
     bodies: BodyBudget,
 }
@@ -108,6 +114,12 @@ impl<S: Store> Routes<S> {
         let may_last = request.uri().path() == Health::WATCH;
         let mut room = None;
         let response = self.route(request, &mut room).await;
+        if let Some(reason) = failure(&response) {
+            self.meter.failed(reason);
+            let (from, protocol) = (self.access.address(), self.meter.protocol());
+            let (code, message) = (response.headers().get(GRPC_STATUS), response.headers().get(GRPC_MESSAGE));
+            tracing::debug!(protocol, %from, status = %response.status(), ?code, ?message, "a request was not served");
+        }
         let guard = self.activity.respond();
         Ok(response.map(|body| {
             if may_last { GuardedBody::unguarded(body) } else { GuardedBody::new(body, guard, room) }
@@ -159,6 +171,10 @@ impl<S: Store> Routes<S> {
         let mut body = self.bodies.limit(body, LARGEST_BODY);
         let received = match receive(&mut body, LARGEST_BODY).await {
             Ok(received) => received,
+            Err(Unreceived::TooLarge) => {
+                head.extensions.insert(TooLarge);
+                Bytes::from_static(EMPTY_MESSAGE)
+            }
             Err(why) => return status_of(why).into_http(),
         };
         self.activity.answered();
@@ -178,7 +194,7 @@ impl<S: Store> Routes<S> {
     fn principal(&self, headers: &HeaderMap) -> Result<Principal, Status> {
         let token = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         let principal = match token {
-            Some(token) => self.access.principal_with(token),
+            Some(token) => self.access.authenticate(token),
             None => Some(self.access.principal()),
         };
         let is_known = principal.is_some_and(|principal| token.is_some() || principal.scopes != Scopes::NONE);
@@ -189,6 +205,17 @@ impl<S: Store> Routes<S> {
                 "say who you are: authorization: Bearer TOKEN, or by a certificate",
             )),
         }
+    }
+}
+
+const GRPC_STATUS: &str = "grpc-status";
+const GRPC_MESSAGE: &str = "grpc-message";
+
+/// Why a call was not served, if so: such an answer has its status in its head.
+fn failure(response: &Response<Body>) -> Option<ErrorReason> {
+    match response.headers().get(GRPC_STATUS) {
+        Some(code) => ErrorReason::of_code(Code::from_bytes(code.as_bytes())),
+        None => ErrorReason::of_status(response.status()),
     }
 }
 

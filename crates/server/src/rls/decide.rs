@@ -5,13 +5,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate::Kind;
 use tollgate::store::{Mode, Store};
-use tollgate_flow::Time;
 use tonic::Status;
 
 use super::RlsOptions;
 use super::call::{self, Wish, Wishes};
 use super::proto::{RateLimitRequest, RateLimitResponse};
-use super::reply::Reply;
+use super::reply::{Reply, over_limit};
 use crate::access::{Scope, Scopes};
 use crate::engine::{Ask, AskError, Basis, Clerk, Finding, Opened, Ruling, Subject};
 
@@ -53,8 +52,7 @@ pub async fn should_rate_limit<S: Store>(
     options: RlsOptions,
     request: &RateLimitRequest,
 ) -> Result<RateLimitResponse, Status> {
-    let time = clerk.engine().time().clone();
-    decide(clerk, &time, options, request).await
+    decide(clerk, options, request).await
 }
 
 /// Decides about a call.
@@ -63,33 +61,35 @@ pub async fn should_rate_limit<S: Store>(
 /// If the call makes no sense, or nobody can tell.
 pub(super) async fn decide<S: Store>(
     clerk: &mut Clerk<S>,
-    time: &Time,
     options: RlsOptions,
     request: &RateLimitRequest,
 ) -> Result<RateLimitResponse, Status> {
-    if let Some(response) = decide_at_once(clerk, time, options, request)? {
+    if let Some(response) = decide_at_once(clerk, options, request)? {
         return Ok(response);
     }
     // Boxed, because every call under way would carry around what few of them need.
     Box::pin(async {
         let question = Question::read(clerk, request)?;
         let (modes, asks) = (question.modes(), question.asks(options));
-        let ruling = clerk.decide_each(&modes, &asks).await.map_err(|error| refusal(&error))?;
-        question.answer(&ruling, time, options)
+        match clerk.decide_each(&modes, &asks).await {
+            Ok(ruling) => question.answer(&ruling, options),
+            Err(error) => question.undecided(&error),
+        }
     })
     .await
 }
 
 fn decide_at_once<S: Store>(
     clerk: &mut Clerk<S>,
-    time: &Time,
     options: RlsOptions,
     request: &RateLimitRequest,
 ) -> Result<Option<RateLimitResponse>, Status> {
     let question = Question::read(clerk, request)?;
     let (modes, asks) = (question.modes(), question.asks(options));
-    let ruling = clerk.decide_each_at_once(&modes, &asks).map_err(|error| refusal(&error))?;
-    ruling.map(|ruling| question.answer(&ruling, time, options)).transpose()
+    match clerk.decide_each_at_once(&modes, &asks) {
+        Ok(ruling) => ruling.map(|ruling| question.answer(&ruling, options)).transpose(),
+        Err(error) => question.undecided(&error).map(Some),
+    }
 }
 
 /// A call, understood.
@@ -115,6 +115,7 @@ impl<'a, S: Store> Question<'a, S> {
         let each = self.wishes.iter().zip(&self.brought);
         each.map(|(wish, brought)| {
             let ask = match brought {
+                _ if wish.fields.is_empty() => Ask::new(Subject::Nothing(&self.request.domain)),
                 Some(brought) => Ask::limit(&brought.opened, &brought.key),
                 None => Ask::new(Subject::Policy(&self.request.domain, &wish.fields)),
             };
@@ -123,16 +124,22 @@ impl<'a, S: Store> Question<'a, S> {
         .collect()
     }
 
-    fn answer(
-        &self,
-        ruling: &Ruling<'_>,
-        time: &Time,
-        options: RlsOptions,
-    ) -> Result<RateLimitResponse, Status> {
+    fn answer(&self, ruling: &Ruling<'_>, options: RlsOptions) -> Result<RateLimitResponse, Status> {
         if nobody_can_tell(ruling) {
             return Err(Status::unavailable("the store cannot tell, and a limit says to refuse then"));
         }
-        Ok(Reply { request: self.request, wishes: &self.wishes, ruling, time, options }.response())
+        Ok(Reply { request: self.request, wishes: &self.wishes, ruling, options }.response())
+    }
+
+    /// The response where nothing was decided. A bad value is a denial: Envoy would let a call pass that fails.
+    fn undecided(&self, error: &AskError) -> Result<RateLimitResponse, Status> {
+        match error {
+            AskError::BadValue { ask, .. } => Ok(over_limit(self.wishes.len(), |place| place == *ask)),
+            AskError::Unavailable { .. } => Err(Status::unavailable(error.to_string())),
+            AskError::TooManyHeld { .. } | AskError::Supplied { .. } => {
+                Err(Status::resource_exhausted(error.to_string()))
+            }
+        }
     }
 }
 
@@ -164,7 +171,7 @@ fn bring<S: Store>(
     let any = wishes.iter().any(|wish| wish.instead.is_some());
     let is_known = any && clerk.engine().loaded().policy().has_domain(domain);
     let bring = |wish: &Wish<'_>| {
-        let quota = wish.instead.filter(|_| is_known)?;
+        let quota = wish.instead.filter(|_| is_known && !wish.fields.is_empty())?;
         let opened = clerk.open(BROUGHT, "", Kind::FixedWindow, quota);
         Some(Brought { opened, key: whole(domain, wish) })
     };
@@ -186,15 +193,6 @@ fn whole(domain: &str, wish: &Wish<'_>) -> Vec<u8> {
 fn nobody_can_tell(ruling: &Ruling<'_>) -> bool {
     let refuses = |finding: &&Finding<'_>| !finding.is_shadow && finding.is_refusal();
     !ruling.is_allowed()
+        && !ruling.is_unmatched_denial()
         && ruling.findings().iter().filter(refuses).all(|finding| finding.basis == Basis::Closed)
-}
-
-fn refusal(error: &AskError) -> Status {
-    match error {
-        AskError::Cost { ask, .. } => Status::invalid_argument(format!("descriptors[{ask}]: {error}")),
-        AskError::Expression { .. } => Status::invalid_argument(error.to_string()),
-        AskError::TooManyHeld { .. } | AskError::Supplied { .. } => {
-            Status::resource_exhausted(error.to_string())
-        }
-    }
 }

@@ -22,7 +22,7 @@ const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ra
 /// How many bytes a request may have, which is the name of a service.
 const LARGEST_REQUEST: usize = 4 * 1024;
 
-/// Says that it serves until it is told to stop.
+/// Says that it serves until the server is about to stop.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     stop: Stop,
@@ -45,7 +45,7 @@ impl Health {
     }
 
     fn status(&self) -> HealthCheckResponse {
-        let status = if self.stop.is_due() { ServingStatus::NotServing } else { ServingStatus::Serving };
+        let status = if self.stop.is_leaving() { ServingStatus::NotServing } else { ServingStatus::Serving };
         HealthCheckResponse { status: status.into() }
     }
 }
@@ -68,7 +68,7 @@ impl Serves for Health {
         let first = if is_known { self.status() } else { unknown };
         let health = self.clone();
         let end = Box::pin(async move {
-            health.stop.wait().await;
+            health.stop.wait_leaving().await;
             health.status()
         });
         Ok(Answer::new(Watch { first: Some(first), end: Some(end) }))

@@ -68,8 +68,7 @@ pub(crate) async fn answer_json<S: Store>(
     if let Err(problem) = may_ask(&request, scopes) {
         return failed(StatusCode::FORBIDDEN, problem.message());
     }
-    let time = clerk.engine().time().clone();
-    match decide(clerk, &time, options, &request).await {
+    match decide(clerk, options, &request).await {
         Ok(response) => (status(&response), write(&response).to_string().into_bytes()),
         Err(error) => failed(status_of(&error), error.message()),
     }

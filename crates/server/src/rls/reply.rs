@@ -1,10 +1,9 @@
 //! What was decided, in Envoy's words.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tollgate::store::Mode;
 use tollgate::{Kind, Quota};
-use tollgate_flow::Time;
 
 use super::RlsOptions;
 use super::call::Wish;
@@ -22,7 +21,6 @@ pub(super) struct Reply<'a, 'w, 'r> {
     pub(super) request: &'a RateLimitRequest,
     pub(super) wishes: &'a [Wish<'w>],
     pub(super) ruling: &'a Ruling<'r>,
-    pub(super) time: &'a Time,
     pub(super) options: RlsOptions,
 }
 
@@ -46,20 +44,35 @@ impl Reply<'_, '_, '_> {
     }
 
     fn status(&self, place: usize) -> DescriptorStatus {
-        let Some(finding) = chosen(self.ruling, place) else { return free() };
+        let Some(finding) = chosen(self.ruling, place) else {
+            return if self.ruling.is_unmatched_denial() { over() } else { free() };
+        };
         let quota = finding.limit.rule.quotas()[finding.quota];
         if quota.is_unlimited() {
             return DescriptorStatus { limit_remaining: u32::MAX, ..free() };
         }
         let code = if finding.is_refusal() && !finding.is_shadow { Code::OverLimit } else { Code::Ok };
-        let until_reset = until_reset(finding, quota, || self.time.utc());
         DescriptorStatus {
             code: code.into(),
             current_limit: Some(limit(finding, quota)),
             limit_remaining: u32::try_from(left(finding)).unwrap_or(u32::MAX),
-            duration_until_reset: Some(span(until_reset)),
+            duration_until_reset: Some(seconds(until_reset(finding, quota))),
         }
     }
+}
+
+/// That the descriptors are over the limit that `is_over` names, and nothing more is known.
+pub(super) fn over_limit(descriptors: usize, is_over: impl Fn(usize) -> bool) -> RateLimitResponse {
+    let statuses: Vec<_> =
+        (0..descriptors).map(|place| if is_over(place) { over() } else { free() }).collect();
+    let is_over = statuses.iter().any(|status| status.code() == Code::OverLimit);
+    let overall_code = if is_over { Code::OverLimit } else { Code::Ok };
+    RateLimitResponse { overall_code: overall_code.into(), statuses, ..RateLimitResponse::default() }
+}
+
+/// What is denied, and by no limit.
+fn over() -> DescriptorStatus {
+    DescriptorStatus { code: Code::OverLimit.into(), ..DescriptorStatus::default() }
 }
 
 /// What nothing limits.
@@ -94,24 +107,23 @@ fn limit(finding: &Finding<'_>, quota: Quota) -> RateLimit {
     }
 }
 
-/// When there is more again: for windows their end; for others, when all of it is there; for a refusal, when to come back.
-fn until_reset(finding: &Finding<'_>, quota: Quota, utc: impl Fn() -> SystemTime) -> Duration {
+/// The time until there is more: for a window, until its end; for others, until all of it is there; for a refusal, until it is worth
+/// asking again.
+fn until_reset(finding: &Finding<'_>, quota: Quota) -> Duration {
     let is_window = matches!(finding.limit.rule.kind(), Kind::FixedWindow | Kind::PacedWindow);
     let told = if finding.is_refusal() { finding.decision.retry_after() } else { None };
     let told = told.or(finding.decision.reset_after()).unwrap_or(quota.period());
-    if told.is_zero() && is_window { until_end(quota.period(), utc()) } else { told }
+    if !told.is_zero() || !is_window {
+        return told;
+    }
+    // Nobody has used this window. If the store did not say when it ends, it ends within a period.
+    finding.reset_if_taken.filter(|end| !end.is_zero()).unwrap_or(quota.period())
 }
 
-/// How much is left of the window that a moment lies in.
-fn until_end(period: Duration, utc: SystemTime) -> Duration {
-    let since = utc.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let passed = since % period.as_nanos().max(1);
-    period.saturating_sub(Duration::from_nanos(u64::try_from(passed).unwrap_or(u64::MAX)))
-}
-
-fn span(span: Duration) -> prost_types::Duration {
-    let seconds = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
-    prost_types::Duration { seconds, nanos: span.subsec_nanos().cast_signed() }
+/// Whole seconds, rounded up: Envoy's `x-ratelimit-reset` leaves out fractions, and a caller that waits so long is not too early.
+fn seconds(span: Duration) -> prost_types::Duration {
+    let seconds = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
+    prost_types::Duration { seconds: i64::try_from(seconds).unwrap_or(i64::MAX), nanos: 0 }
 }
 
 /// `RateLimit-Limit`, `-Remaining` and `-Reset` of the limit with the least left.
@@ -120,8 +132,7 @@ fn headers(statuses: &[DescriptorStatus]) -> Vec<HeaderValue> {
     let Some((status, limit)) = limited.min_by_key(|(status, _)| status.limit_remaining) else {
         return Vec::new();
     };
-    let reset =
-        status.duration_until_reset.as_ref().map_or(0, |span| span.seconds + i64::from(span.nanos > 0));
+    let reset = status.duration_until_reset.as_ref().map_or(0, |span| span.seconds);
     let field = |key: &str, value: String| HeaderValue { key: key.to_owned(), value };
     vec![
         field("RateLimit-Limit", limit.requests_per_unit.to_string()),
@@ -134,29 +145,27 @@ fn headers(statuses: &[DescriptorStatus]) -> Vec<HeaderValue> {
 mod tests {
     use super::*;
 
+    /// Answers, item 22: the time until a reset is whole seconds, rounded up.
     #[test]
-    fn windows_end_at_multiples_of_their_length_since_1970() {
-        let at = |nanos: u64| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos);
-        let minute = Duration::from_secs(60);
-        assert_eq!(until_end(minute, at(0)), minute);
-        assert_eq!(until_end(minute, at(61_500_000_000)), Duration::from_millis(58_500));
-        assert_eq!(until_end(Duration::from_nanos(7), at(13)), Duration::from_nanos(1));
-        assert_eq!(until_end(Duration::ZERO, at(5)), Duration::ZERO);
-        assert_eq!(until_end(minute, SystemTime::UNIX_EPOCH - Duration::from_secs(5)), minute);
-    }
-
-    #[test]
-    fn spans_of_any_length_can_be_told() {
-        assert_eq!(span(Duration::new(7, 5)), prost_types::Duration { seconds: 7, nanos: 5 });
-        assert_eq!(span(Duration::MAX).seconds, i64::MAX);
+    fn duration_until_reset_is_rounded_up_to_seconds() {
+        for (span, expected) in [
+            (Duration::ZERO, 0),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_millis(999), 1),
+            (Duration::from_secs(7), 7),
+            (Duration::new(7, 5), 8),
+            (Duration::MAX, i64::MAX),
+        ] {
+            assert_eq!(seconds(span), prost_types::Duration { seconds: expected, nanos: 0 }, "{span:?}");
+        }
     }
 
     #[test]
     fn fields_are_those_of_the_limit_with_the_least_left() {
-        let status = |limit, left, nanos| DescriptorStatus {
+        let status = |limit, left, reset| DescriptorStatus {
             current_limit: Some(RateLimit { requests_per_unit: limit, ..RateLimit::default() }),
             limit_remaining: left,
-            duration_until_reset: Some(span(Duration::new(30, nanos))),
+            duration_until_reset: Some(seconds(Duration::from_secs(reset))),
             ..free()
         };
         let told = |statuses: &[DescriptorStatus]| -> Vec<(String, String)> {
@@ -169,8 +178,8 @@ mod tests {
                 ("RateLimit-Reset".to_owned(), reset.to_owned()),
             ]
         };
-        assert_eq!(told(&[status(10, 4, 0), free(), status(99, 3, 1)]), fields("99", "3", "31"));
-        assert_eq!(told(&[status(10, 4, 0)]), fields("10", "4", "30"));
+        assert_eq!(told(&[status(10, 4, 30), free(), status(99, 3, 31)]), fields("99", "3", "31"));
+        assert_eq!(told(&[status(10, 4, 30)]), fields("10", "4", "30"));
         assert_eq!(told(&[free()]), []);
     }
 }

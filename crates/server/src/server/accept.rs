@@ -15,6 +15,7 @@ use tollgate_flow::{Sleep, Time};
 use super::Endpoint;
 use super::admission::Admission;
 use super::worker::{Accepted, Spoken, Workers};
+use crate::metrics::ConnectionRefusal;
 
 /// How long to wait when the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -74,7 +75,8 @@ impl<S: Store> Acceptor<S> {
         let place = match self.admission.admit(peer.ip()) {
             Ok(place) => place,
             Err(refused) => {
-                self.refusals.note(&format_args!("{} ({peer})", refused.reason()));
+                self.spoken.protocol.meter().refused(refused);
+                self.refusals.note(&format_args!("{} ({peer})", reason(refused)));
                 if self.spoken.tls.is_none() {
                     let _ = stream.try_write(self.spoken.protocol.full()); // the buffer of a new connection has room for a line
                 }
@@ -119,6 +121,13 @@ impl Refusals {
             let (listener, refused) = (self.address, std::mem::take(&mut self.count));
             tracing::warn!(%listener, refused, "more connections were refused in the last ten seconds");
         }
+    }
+}
+
+fn reason(refused: ConnectionRefusal) -> &'static str {
+    match refused {
+        ConnectionRefusal::Listener => "the listener has max_connections",
+        ConnectionRefusal::Address => "the client address has max_connections_per_address",
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
+use crate::metrics::ConnectionRefusal;
+
 /// How many connections a listener admits, and how long each may take to make its first request.
 ///
 /// # Examples
@@ -52,37 +54,19 @@ impl Admission {
     }
 
     /// Admits a connection, unless that would be too many. It counts until the place is dropped.
-    pub(super) fn admit(&self, address: IpAddr) -> Result<Place, Refused> {
+    pub(super) fn admit(&self, address: IpAddr) -> Result<Place, ConnectionRefusal> {
         let network = network(address);
         let mut counts = lock(&self.counts);
         if counts.total >= self.limits.total {
-            return Err(Refused::Full);
+            return Err(ConnectionRefusal::Listener);
         }
         let of_network = counts.by_network.entry(network).or_default();
         if *of_network >= self.limits.per_address {
-            return Err(Refused::AddressFull);
+            return Err(ConnectionRefusal::Address);
         }
         *of_network += 1;
         counts.total += 1;
         Ok(Place { network, counts: Arc::clone(&self.counts) })
-    }
-}
-
-/// Why a connection is not admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// The listener has as many connections as it may have.
-    Full,
-    /// The client address does.
-    AddressFull,
-}
-
-impl Refused {
-    pub(super) const fn reason(self) -> &'static str {
-        match self {
-            Self::Full => "the listener has max_connections",
-            Self::AddressFull => "the client address has max_connections_per_address",
-        }
     }
 }
 
@@ -135,7 +119,7 @@ mod tests {
         let admission = admission(2, 2);
         let first = admission.admit(ip("192.0.2.1")).unwrap();
         let _second = admission.admit(ip("192.0.2.2")).unwrap();
-        assert_eq!(admission.admit(ip("192.0.2.3")).unwrap_err(), Refused::Full);
+        assert_eq!(admission.admit(ip("192.0.2.3")).unwrap_err(), ConnectionRefusal::Listener);
         drop(first);
         assert!(admission.admit(ip("192.0.2.3")).is_ok());
     }
@@ -147,7 +131,7 @@ mod tests {
             .map(|address| admission.admit(ip(address)).unwrap())
             .into();
         for full in ["2001:db8::3", "192.0.2.1"] {
-            assert_eq!(admission.admit(ip(full)).unwrap_err(), Refused::AddressFull, "{full}");
+            assert_eq!(admission.admit(ip(full)).unwrap_err(), ConnectionRefusal::Address, "{full}");
         }
         for free in ["2001:db8:0:1::1", "192.0.2.2"] {
             assert!(admission.admit(ip(free)).is_ok(), "{free}");

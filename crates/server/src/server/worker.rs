@@ -27,7 +27,7 @@ use super::stream::Carrier;
 use super::{Connection, Protocol, Stop, Stream, Vigil};
 use crate::access::{Access, Keys};
 use crate::engine::Engine;
-use crate::tls::{Tls, client_names};
+use crate::tls::{Tls, client_names, is_unproven};
 
 /// An accepted connection on its way to a worker.
 pub(super) struct Accepted<S: Store> {
@@ -88,7 +88,7 @@ impl Crew {
         count: usize,
         engine: &Engine<S>,
         keys: &Keys,
-        stop: &CancellationToken,
+        stop: &Stop,
     ) -> io::Result<(Workers<S>, Self)> {
         let (alive, end) = channel();
         let cut = CancellationToken::new();
@@ -100,7 +100,7 @@ impl Crew {
             let worker = Worker {
                 engine: engine.clone(),
                 keys: keys.clone(),
-                stop: Stop { token: stop.clone() },
+                stop: stop.clone(),
                 cut: cut.clone(),
                 load: Arc::clone(&load),
                 alive: alive.clone(),
@@ -178,10 +178,10 @@ impl<S: Store> Worker<S> {
     /// Serves one connection until it ends or has stalled. That is watched from a task of its own, so that its timers cost nothing
     /// where requests are served.
     fn serve(&self, accepted: Accepted<S>, vigil: Vigil, connections: &TaskTracker) {
-        let (protocol, peer) = (accepted.spoken.protocol.name(), accepted.peer);
+        let (protocol, peer) = (accepted.spoken.protocol.meter().protocol(), accepted.peer);
         let first_request = accepted.spoken.first_request_timeout;
         let activity = Activity::new(accepted.spoken.protocol.timeouts());
-        let stop = Stop { token: self.stop.token.child_token() };
+        let stop = Stop { token: self.stop.token.child_token(), leaving: self.stop.leaving.clone() };
         let connection = self.connection(accepted, Rc::clone(&activity), stop.clone(), vigil);
         let (end, ended) = oneshot::channel::<()>();
         let serving = connections.spawn_local(async move {
@@ -214,14 +214,19 @@ impl<S: Store> Worker<S> {
             let _place = place;
             let (carrier, certificate) = match open(stream, tls).await {
                 Ok(opened) => opened,
-                Err(error) => return tracing::debug!(%peer, %error, "a connection could not begin"),
+                Err(error) => {
+                    if is_unproven(&error) {
+                        protocol.meter().authentication_failed("certificate", peer.ip());
+                    }
+                    return tracing::debug!(%peer, %error, "a connection could not begin");
+                }
             };
             let stream = Stream::new(carrier, Rc::clone(&activity));
-            let access = Access::new(keys, certificate, peer.ip());
+            let access = Access::new(keys, certificate, peer.ip(), Arc::clone(protocol.meter()));
             clerk.set_caller(access.principal().caller);
             let connection = Connection { stream, peer, access, clerk, stop, activity, vigil };
             if let Err(fault) = catch(protocol.serve(connection)).await {
-                fault.with("protocol", protocol.name()).report();
+                fault.with("protocol", protocol.meter().protocol()).report();
             }
         }
     }

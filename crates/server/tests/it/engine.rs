@@ -12,8 +12,8 @@ use tollgate::{Kind, ManualClock, Quota};
 use tollgate_flow::Time;
 use tollgate_policy::{Descriptor, Policy};
 use tollgate_server::{
-    Ask, AskError, Basis, Caller, Clerk, Engine, EngineOptions, Family, HoldBound, LoadProblem, Origin,
-    Outcome, PermitId, Ruling,
+    Actual, Ask, AskError, Basis, Caller, Clerk, Engine, EngineOptions, Family, HoldBound, LoadProblem,
+    Origin, Outcome, PermitId, Ruling,
 };
 
 type Manual = MemoryStore<ManualClock>;
@@ -48,7 +48,7 @@ async fn left<S: Store>(clerk: &mut Clerk<S>, descriptor: &Descriptor<'_>) -> Ve
 #[tokio::test]
 async fn all_limits_that_apply_admit_together_or_not_at_all() {
     let (_, engine) = engine(
-        "[limit.per-ip]\nkey = \"ip\"\nrate = \"5/min\"\n[limit.all]\nrate = [\"3/min\", \"100/h\"]\npriority = -1\n",
+        "[limit.per-ip]\nkey = \"ip\"\nrate = \"5/min\"\n[limit.all]\nrate = [\"3/min\", \"100/h\"]\n",
     );
     let mut clerk = engine.clerk();
     let ann = Descriptor::new().with("ip", "10.0.0.1");
@@ -94,6 +94,31 @@ async fn what_no_limit_applies_to_is_allowed_and_says_so() {
     let mut clerk = engine.clerk();
     let ruling = clerk.decide(Mode::Take, &asks).await.unwrap();
     assert!(ruling.is_allowed() && ruling.findings().is_empty() && ruling.decided_by().is_none());
+}
+
+/// Answers, item 16: a call that no limit applies to is denied if its domain says so, whatever is asked, and is counted by domain.
+#[tokio::test]
+async fn unmatched_calls_are_denied_if_their_domain_says_so() {
+    let (_, engine) = engine("unmatched = \"deny\"\n[limit.per-ip]\nkey = \"ip\"\nrate = \"2/min\"\n");
+    let (mut clerk, typo) = (engine.clerk(), Descriptor::new().with("ipp", "7"));
+    for mode in [Mode::Take, Mode::Count, Mode::Peek] {
+        let asks = [Ask::policy(&typo)];
+        let ruling = clerk.decide(mode, &asks).await.unwrap();
+        assert!(!ruling.is_allowed() && ruling.is_unmatched_denial(), "{mode:?}");
+        assert_eq!((ruling.retry_after(), ruling.findings().len()), (None, 0), "{mode:?}");
+    }
+    let (ruling, id) = clerk.hold(&[Ask::policy(&typo)], Duration::from_secs(9)).await.unwrap();
+    assert!(!ruling.is_allowed() && id.is_none());
+    drop(ruling);
+    for mode in [Mode::Charge, Mode::Refund] {
+        let asks = [Ask::policy(&typo)];
+        assert!(clerk.decide(mode, &asks).await.unwrap().is_allowed(), "{mode:?}: it has happened");
+    }
+    for name in ["x", "y", "z"] {
+        assert!(take(&mut clerk, &Descriptor::in_domain(name).with("ip", "7")).await, "as Envoy has it");
+    }
+    assert!(take(&mut clerk, &Descriptor::new().with("ip", "7")).await);
+    assert_eq!(engine.unmatched(), [("@unknown".to_owned(), 3), ("default".to_owned(), 6)]);
 }
 
 #[tokio::test]
@@ -200,14 +225,14 @@ async fn what_is_held_can_be_settled_once_within_its_time() {
     drop(ruling);
     let id = id.unwrap();
     assert_eq!(engine.held(), 1);
-    assert!(engine.settle(id, &[100]).await.unwrap());
-    assert!(!engine.settle(id, &[0]).await.unwrap(), "only once");
+    assert!(engine.settle(id, Actual::Cost(100)).await.unwrap());
+    assert!(!engine.settle(id, Actual::Cost(0)).await.unwrap(), "only once");
     assert_eq!(left(&mut clerk, &nobody).await, [900]);
 
     let (_, late) = clerk.hold(&asks, Duration::from_secs(10)).await.unwrap();
     clock.advance(Duration::from_secs(10));
     assert_eq!(engine.held(), 0);
-    assert!(!engine.settle(late.unwrap(), &[0]).await.unwrap(), "too late: it stays taken");
+    assert!(!engine.settle(late.unwrap(), Actual::Cost(0)).await.unwrap(), "too late: it stays taken");
 
     let (ruling, none) = clerk.hold(&asks, Duration::from_secs(10)).await.unwrap();
     assert!(!ruling.is_allowed() && none.is_none(), "what is refused is not held");
@@ -246,16 +271,25 @@ async fn another_policy_keeps_what_stayed_the_same() {
 }
 
 #[tokio::test]
-async fn a_cost_field_without_a_number_is_an_error_and_takes_nothing() {
-    let (_, engine) =
-        engine("[limit.a]\nrate = \"9/min\"\npriority = 1\n[limit.b]\nrate = \"9/min\"\ncost = \"size\"\n");
+async fn a_cost_field_without_a_number_counts_as_absent() {
+    let (_, engine) = engine("[limit.a]\nrate = \"9/min\"\n[limit.b]\nrate = \"9/min\"\ncost = \"size\"\n");
+    let mut clerk = engine.clerk();
+    assert!(take(&mut clerk, &Descriptor::new().with("size", "-1")).await);
+    assert_eq!(left(&mut clerk, &Descriptor::new()).await, [8, 8]);
+}
+
+#[tokio::test]
+async fn a_limit_that_denies_bad_values_takes_nothing() {
+    let (_, engine) = engine(
+        "[limit.a]\nrate = \"9/min\"\n[limit.b]\nrate = \"9/min\"\ncost = \"size\"\non_bad_value = \"deny\"\n",
+    );
     let mut clerk = engine.clerk();
     let bad = Descriptor::new().with("size", "-1");
     let error = clerk.decide(Mode::Take, &[Ask::policy(&bad)]).await.unwrap_err();
-    assert!(matches!(&error, AskError::Cost { ask: 0, limit, field } if limit == "b" && field == "size"));
+    assert!(matches!(&error, AskError::BadValue { ask: 0, limit, .. } if limit == "b"));
     assert_eq!(
         error.to_string(),
-        "limit \"b\" reads the cost from field \"size\", which must be a whole number from 0 to 18446744073709551615"
+        "limit \"b\" denies bad values: the cost in the field \"size\" is not a whole number from 0 to 18446744073709551615"
     );
     let good = Descriptor::new().with("size", "4");
     assert!(take(&mut clerk, &good).await);
@@ -269,6 +303,9 @@ struct Shaky {
     store: Manual,
     is_away: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
+    /// Whether it cannot tell if it did something, and after how many answers it goes away.
+    is_unsure: Arc<AtomicBool>,
+    away_after: Arc<AtomicU64>,
     /// How many requests there were, and which of them this handle is for.
     requests: Arc<AtomicU64>,
     request: u64,
@@ -278,8 +315,19 @@ impl Shaky {
     fn check(&self) -> Result<(), StoreError> {
         assert!(self.request > 0, "whoever asks several times for a request has one time for all of it");
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let is_away = self.is_away.load(Ordering::Relaxed);
-        if is_away { Err(StoreError::transient("it is away")) } else { Ok(()) }
+        self.answer()
+    }
+
+    fn answer(&self) -> Result<(), StoreError> {
+        if self.is_away.load(Ordering::Relaxed) {
+            let away = StoreError::transient("it is away");
+            return Err(if self.is_unsure.load(Ordering::Relaxed) { away } else { away.without_effect() });
+        }
+        if self.away_after.load(Ordering::Relaxed) > 0 {
+            let is_last = self.away_after.fetch_sub(1, Ordering::Relaxed) == 1;
+            self.is_away.store(is_last, Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 
@@ -303,8 +351,8 @@ impl Store for Shaky {
         ready(self.check().and_then(|()| self.store.acquire(hits).into_inner()))
     }
 
-    fn settle(&self, permit: Self::Permit, actual: &[u64]) -> Ready<Result<(), StoreError>> {
-        self.store.settle(permit, actual)
+    fn settle(&self, permit: &mut Self::Permit, actual: &[u64]) -> Ready<Result<(), StoreError>> {
+        ready(self.answer().and_then(|()| self.store.settle(permit, actual).into_inner()))
     }
 
     fn reset(&self, limit: &Self::Limit, key: &[u8]) -> Ready<Result<bool, StoreError>> {
@@ -335,6 +383,8 @@ fn shaky(text: &str) -> (Engine<Shaky>, Arc<AtomicBool>) {
         store,
         is_away: Arc::clone(&is_away),
         asked: Arc::default(),
+        is_unsure: Arc::default(),
+        away_after: Arc::default(),
         requests: Arc::default(),
         request: 0,
     };
@@ -345,7 +395,7 @@ fn shaky(text: &str) -> (Engine<Shaky>, Arc<AtomicBool>) {
 async fn a_store_that_could_not_tell_is_not_asked_again_for_the_same_call() {
     let (engine, is_away) = shaky(
         "[limit.a]\nrate = \"90/h\"\n[limit.b]\nrate = \"90/h\"\nmode = \"shadow\"\n\
-         [limit.c]\nrate = \"90/h\"\ncount_refused = true\n",
+         [limit.c]\nrate = \"90/h\"\ncount_denied = true\n",
     );
     let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
     let asked = || engine.store().asked.swap(0, Ordering::Relaxed);
@@ -357,9 +407,7 @@ async fn a_store_that_could_not_tell_is_not_asked_again_for_the_same_call() {
     let bases = |ruling: &Ruling<'_>| ruling.findings().iter().map(|said| said.basis).collect::<Vec<_>>();
     assert_eq!(bases(&clerk.decide(Mode::Take, &asks).await.unwrap()), [Basis::Local; 3]);
     assert_eq!(asked(), 1);
-    let held = clerk.hold(&asks, Duration::from_secs(9)).await.unwrap();
-    assert_eq!(bases(&held.0), [Basis::Local; 3]);
-    drop(held);
+    clerk.hold(&asks, Duration::from_secs(9)).await.unwrap_err();
     assert_eq!(asked(), 1);
     is_away.store(false, Ordering::Relaxed);
     assert_eq!(bases(&clerk.decide(Mode::Take, &asks).await.unwrap()), [Basis::Store; 3]);
@@ -367,7 +415,7 @@ async fn a_store_that_could_not_tell_is_not_asked_again_for_the_same_call() {
 
 #[tokio::test]
 async fn every_limit_says_what_to_do_while_the_store_is_away() {
-    let text = |choice: &str| format!("if_store_fails = \"{choice}\"\n[limit.all]\nrate = \"1/h\"\n");
+    let text = |choice: &str| format!("on_store_failure = \"{choice}\"\n[limit.all]\nrate = \"1/h\"\n");
     let nobody = Descriptor::new();
     let asks = [Ask::policy(&nobody)];
     for (choice, expected, basis) in [
@@ -393,7 +441,7 @@ async fn every_limit_says_what_to_do_while_the_store_is_away() {
 #[tokio::test]
 async fn a_limit_that_refuses_without_the_store_keeps_the_others_from_taking() {
     let (engine, is_away) = shaky(
-        "[limit.local]\nrate = \"1/h\"\n[limit.closed]\nrate = \"1/h\"\nif_store_fails = \"deny\"\nmatch.kind = \"write\"\n",
+        "[limit.local]\nrate = \"1/h\"\n[limit.closed]\nrate = \"1/h\"\non_store_failure = \"deny\"\nmatch.kind = \"write\"\n",
     );
     is_away.store(true, Ordering::Relaxed);
     let mut clerk = engine.clerk();
@@ -414,21 +462,74 @@ async fn while_the_store_is_away_each_process_has_its_share() {
     }
 }
 
+/// Answers, item 15: while the store is away, nothing is charged, given back or held, whatever a limit says.
 #[tokio::test]
-async fn what_is_held_without_the_store_has_nothing_to_settle() {
-    let (engine, is_away) = shaky("if_store_fails = \"allow\"\n[limit.all]\nrate = \"5/h\"\n");
-    is_away.store(true, Ordering::Relaxed);
-    let mut clerk = engine.clerk();
-    let nobody = Descriptor::new();
-    let (ruling, id) = clerk
-        .hold(&[Ask::policy(&nobody)], Duration::from_secs(9))
-        .await
-        .map(|(r, id)| (r.is_allowed(), id))
-        .unwrap();
-    assert!(ruling);
-    assert!(engine.settle(id.unwrap(), &[3]).await.unwrap());
+async fn decide_does_not_fall_back_where_only_the_store_can_do_it() {
+    for choice in ["allow", "deny", "local"] {
+        let (engine, is_away) =
+            shaky(&format!("on_store_failure = \"{choice}\"\n[limit.all]\nrate = \"5/h\"\n"));
+        let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
+        let asks = [Ask::policy(&nobody)];
+        is_away.store(true, Ordering::Relaxed);
+        let held = clerk.hold(&asks, Duration::from_secs(9)).await.map(|(_, id)| id);
+        let charged = clerk.decide(Mode::Charge, &asks).await.map(|ruling| ruling.is_allowed()).unwrap_err();
+        let refunded = clerk.decide(Mode::Refund, &asks).await.map(|ruling| ruling.is_allowed()).unwrap_err();
+        for error in [held.unwrap_err(), charged, refunded] {
+            assert!(matches!(error, AskError::Unavailable { is_without_effect: true }), "{error}");
+            assert_eq!(error.to_string(), "store unavailable, nothing was done: it is safe to try again");
+        }
+        assert_eq!((engine.held(), engine.fallback_usage().keys), (0, Some(0)), "{choice}");
+        is_away.store(false, Ordering::Relaxed);
+        assert_eq!(left(&mut clerk, &nobody).await, [5], "{choice}");
+    }
+}
+
+/// Answers, item 15: where something may have been done, the error says that trying again may do it twice.
+#[tokio::test]
+async fn decide_says_when_it_is_not_safe_to_try_again() {
+    let (engine, is_away) =
+        shaky("[limit.a]\nrate = \"5/h\"\n[limit.b]\nrate = \"5/h\"\nmode = \"shadow\"\n");
+    let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
+    engine.store().away_after.store(1, Ordering::Relaxed);
+    let error = clerk.decide(Mode::Charge, &[Ask::policy(&nobody)]).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, AskError::Unavailable { is_without_effect: false }));
+    assert_eq!(error.to_string(), "store unavailable, this may have been done: trying again may do it twice");
     is_away.store(false, Ordering::Relaxed);
-    assert_eq!(left(&mut clerk, &nobody).await, [5]);
+    assert_eq!(left(&mut clerk, &nobody).await, [4, 5], "the first of two was charged");
+}
+
+/// Answers, item 15: what could not be settled is still held, and can be settled once the store is back.
+#[tokio::test]
+async fn settle_can_be_tried_again() {
+    let (engine, is_away) = shaky("[limit.all]\nrate = \"5/h\"\n");
+    let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
+    let (_, id) = clerk.hold(&[Ask::policy(&nobody).costing(3)], Duration::from_secs(9)).await.unwrap();
+    let (id, bytes) = (id.unwrap(), engine.held_bytes());
+    is_away.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        let error = engine.settle(id, Actual::Cost(1)).await.unwrap_err();
+        assert_eq!(error.to_string(), "store unavailable: it is safe to try again");
+        assert_eq!((engine.held(), engine.held_bytes()), (1, bytes));
+    }
+    is_away.store(false, Ordering::Relaxed);
+    assert!(engine.settle(id, Actual::Cost(1)).await.unwrap());
+    assert!(!engine.settle(id, Actual::Cost(1)).await.unwrap());
+    assert_eq!((left(&mut clerk, &nobody).await, engine.held()), (vec![4], 0));
+}
+
+/// Answers, item 15: what may have been settled is not held any more, so that it is never settled twice.
+#[tokio::test]
+async fn settle_is_not_done_twice_where_it_may_have_been_done() {
+    let (engine, is_away) = shaky("[limit.all]\nrate = \"5/h\"\n");
+    let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
+    let (_, id) = clerk.hold(&[Ask::policy(&nobody).costing(3)], Duration::from_secs(9)).await.unwrap();
+    is_away.store(true, Ordering::Relaxed);
+    engine.store().is_unsure.store(true, Ordering::Relaxed);
+    let error = engine.settle(id.unwrap(), Actual::Cost(1)).await.unwrap_err();
+    assert_eq!(error.to_string(), "store unavailable: it is safe to try again");
+    is_away.store(false, Ordering::Relaxed);
+    assert!(!engine.settle(id.unwrap(), Actual::Cost(1)).await.unwrap());
+    assert_eq!(left(&mut clerk, &nobody).await, [2]);
 }
 
 /// Holds one after the other until it is refused: how many were held, and why no more.

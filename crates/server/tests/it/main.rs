@@ -9,3 +9,4 @@ mod resp;
 mod rls;
 mod rls_proto;
 mod server;
+mod settle;

@@ -4,7 +4,7 @@ use tollgate::ManualClock;
 use tollgate::store::{MemoryStore, Mode};
 use tollgate_flow::Time;
 use tollgate_policy::{Descriptor, Policy};
-use tollgate_server::{Ask, Clerk, Engine, Origin, Outcome};
+use tollgate_server::{Actual, Ask, Clerk, Engine, Origin, Outcome};
 
 type Store = MemoryStore<ManualClock>;
 
@@ -27,24 +27,24 @@ rate = "2/h"
 [limit.counts]
 key = "counts"
 rate = "2/h"
-count_refused = true
+count_denied = true
 [limit.counts-too]
 key = "counts-too"
 rate = "2/h"
-count_refused = true
+count_denied = true
 [limit.quota]
 key = "quota"
 rate = "1/h"
-quota_mode = true
+envoy.any_of = true
 [limit.other-quota]
 key = "other-quota"
 rate = "2/h"
-quota_mode = true
+envoy.any_of = true
 [limit.shadow]
 key = "shadow"
 rate = "1/h"
 mode = "shadow"
-count_refused = true
+count_denied = true
 "#;
 
 fn descriptors<'a>(names: &[&'a str]) -> Vec<Descriptor<'a>> {
@@ -151,7 +151,7 @@ async fn each_ask_can_want_something_else() {
 
 #[tokio::test]
 async fn replacements_hold_across_asks() {
-    let text = "[limit.all]\nkey = \"ip\"\nrate = \"1/h\"\n[limit.staff]\nkey = \"staff\"\nrate = \"9/h\"\nreplaces = \"all\"\n";
+    let text = "[limit.all]\nkey = \"ip\"\nrate = \"1/h\"\n[limit.staff]\nkey = \"staff\"\nrate = \"9/h\"\nenvoy.replaces = \"all\"\n";
     let engine = engine(text);
     let mut clerk = engine.clerk();
     for _ in 0..3 {
@@ -171,7 +171,7 @@ async fn what_is_held_counts_where_refusals_do() {
     let (ruling, id) = clerk.hold(&asks, span).await.unwrap();
     assert!(ruling.is_allowed());
     drop(ruling);
-    assert!(engine.settle(id.unwrap(), &[1, 0]).await.unwrap());
+    assert!(engine.settle(id.unwrap(), Actual::Cost(1)).await.unwrap());
     assert_eq!((left(&mut clerk, "one").await, left(&mut clerk, "counts").await), (1, 1));
     let (ruling, id) = clerk.hold(&asks, span).await.unwrap();
     assert!(!ruling.is_allowed() && id.is_none());

@@ -11,3 +11,4 @@ mod rig;
 mod routes;
 mod services;
 mod store_down;
+mod values;

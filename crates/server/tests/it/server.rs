@@ -19,18 +19,22 @@ use tokio_rustls::TlsConnector;
 use tollgate::store::{MemoryStore, Store};
 use tollgate_policy::Policy;
 use tollgate_server::{
-    Connection, ConnectionLimits, Engine, Keyring, Keys, Origin, Protocol, Scope, Scopes, Server, Timeouts,
-    Tls, TlsFiles,
+    Connection, ConnectionLimits, Engine, Keyring, Keys, Meter, Metrics, Origin, Protocol, Scope, Scopes,
+    Server, Timeouts, Tls, TlsFiles,
 };
 
 /// Answers every byte with the scopes of whoever sent it; `!` makes it panic.
-struct WhoAmI;
+struct WhoAmI(Arc<Meter>);
+
+fn meter() -> Arc<Meter> {
+    Metrics::new().meter("test")
+}
 
 const MINUTE: Timeouts = Timeouts { read: Duration::from_secs(60), write: Duration::from_secs(60) };
 
 impl<S: Store> Protocol<S> for WhoAmI {
-    fn name(&self) -> &'static str {
-        "whoami"
+    fn meter(&self) -> &Arc<Meter> {
+        &self.0
     }
 
     fn serve(&self, mut connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {
@@ -86,7 +90,7 @@ async fn ask(stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin)) -> std::i
 #[tokio::test]
 async fn connections_are_served_and_end_when_drained() {
     let mut server = server();
-    let address = server.listen(anywhere(), WhoAmI, None).unwrap();
+    let address = server.listen(anywhere(), WhoAmI(meter()), None).unwrap();
     let running = server.start().unwrap();
     let mut callers = Vec::new();
     for _ in 0..10 {
@@ -104,11 +108,11 @@ async fn connections_are_served_and_end_when_drained() {
 }
 
 /// Never ends by itself.
-struct Deaf;
+struct Deaf(Arc<Meter>);
 
 impl<S: Store> Protocol<S> for Deaf {
-    fn name(&self) -> &'static str {
-        "deaf"
+    fn meter(&self) -> &Arc<Meter> {
+        &self.0
     }
 
     fn serve(&self, mut connection: Connection<S>) -> Pin<Box<dyn Future<Output = ()>>> {
@@ -130,7 +134,7 @@ impl<S: Store> Protocol<S> for Deaf {
 #[tokio::test]
 async fn what_does_not_end_is_cut_off_and_counted() {
     let mut server = server();
-    let address = server.listen(anywhere(), Deaf, None).unwrap();
+    let address = server.listen(anywhere(), Deaf(meter()), None).unwrap();
     let running = server.start().unwrap();
     let mut caller = TcpStream::connect(address).await.unwrap();
     caller.read_exact(&mut [0; 5]).await.unwrap();
@@ -142,7 +146,7 @@ async fn what_does_not_end_is_cut_off_and_counted() {
 #[tokio::test]
 async fn one_too_many_is_told_and_the_place_is_free_again_afterwards() {
     let mut server = server();
-    let address = server.listen_with(at_most(1), anywhere(), WhoAmI, None).unwrap();
+    let address = server.listen_with(at_most(1), anywhere(), WhoAmI(meter()), None).unwrap();
     let running = server.start().unwrap();
     let mut first = TcpStream::connect(address).await.unwrap();
     ask(&mut first).await.unwrap();
@@ -166,7 +170,7 @@ async fn one_too_many_is_told_and_the_place_is_free_again_afterwards() {
 #[tokio::test]
 async fn a_panic_ends_one_connection_and_no_other() {
     let mut server = server().workers(1);
-    let address = server.listen_with(at_most(2), anywhere(), WhoAmI, None).unwrap();
+    let address = server.listen_with(at_most(2), anywhere(), WhoAmI(meter()), None).unwrap();
     let _running = server.start().unwrap();
     let mut good = TcpStream::connect(address).await.unwrap();
     for _ in 0..5 {
@@ -239,7 +243,7 @@ impl Secured {
             .certificate(None, Scopes::of(&[Scope::Check]))
             .certificate(Some("admin.internal"), Scopes::of(&[Scope::Admin]));
         let mut server = server().keys(Keys::new(keyring));
-        let address = server.listen(anywhere(), WhoAmI, Some(Arc::clone(&tls))).unwrap();
+        let address = server.listen(anywhere(), WhoAmI(meter()), Some(Arc::clone(&tls))).unwrap();
         let running = server.start().unwrap();
         Self { folder, ours, theirs, tls, address, _running: running }
     }

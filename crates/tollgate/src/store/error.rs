@@ -19,13 +19,14 @@ use std::fmt;
 pub struct StoreError {
     what: Cow<'static, str>,
     is_transient: bool,
+    is_without_effect: bool,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl StoreError {
     /// It may work if it is tried again.
     pub fn transient(what: impl Into<Cow<'static, str>>) -> Self {
-        Self { what: what.into(), is_transient: true, source: None }
+        Self { what: what.into(), is_transient: true, is_without_effect: false, source: None }
     }
 
     /// It will not work until somebody changes something.
@@ -37,6 +38,31 @@ impl StoreError {
     #[must_use]
     pub fn caused_by(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { source: Some(source.into()), ..self }
+    }
+
+    /// The same, from a store that is sure that it did nothing of what it was asked.
+    #[must_use]
+    pub fn without_effect(self) -> Self {
+        Self { is_without_effect: true, ..self }
+    }
+
+    /// The same, but something was done before.
+    #[must_use]
+    pub fn after_effect(self) -> Self {
+        Self { is_without_effect: false, ..self }
+    }
+
+    /// Whether the store is sure that it did nothing of what it was asked. Then trying again does nothing twice.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::store::StoreError;
+    ///
+    /// assert!(StoreError::transient("there is no connection").without_effect().is_without_effect());
+    /// assert!(!StoreError::transient("the answer was lost").is_without_effect());
+    /// ```
+    pub fn is_without_effect(&self) -> bool {
+        self.is_without_effect
     }
 
     /// Whether trying again can help.

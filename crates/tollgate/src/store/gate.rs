@@ -211,8 +211,8 @@ impl<S: Store, const N: usize> Permit<S, N> {
     ///
     /// # Errors
     /// If the store cannot be reached. What was taken then stays taken.
-    pub async fn settle(self, actual: [u64; N]) -> Result<(), StoreError> {
-        self.store.settle(self.held, &actual).await
+    pub async fn settle(mut self, actual: [u64; N]) -> Result<(), StoreError> {
+        self.store.settle(&mut self.held, &actual).await
     }
 }
 

@@ -62,7 +62,7 @@ use table::{Owner, Sort, Table};
 /// assert!(!store.decide(Mode::Take, &hits).into_inner()?.is_admitted()); // not enough tokens: no request is counted
 ///
 /// // It used 300 of them:
-/// store.settle(permit.unwrap(), &[1, 300]).into_inner()?;
+/// store.settle(&mut permit.unwrap(), &[1, 300]).into_inner()?;
 /// let left = store.decide(Mode::Peek, &[hits[0].costing(0), hits[1].costing(0)]).into_inner()?;
 /// assert_eq!(left.each().iter().map(|said| said.decision.remaining()).collect::<Vec<_>>(), [59, 700]);
 /// # Ok::<(), StoreError>(())
@@ -348,7 +348,7 @@ impl<C: Clock> Store for MemoryStore<C> {
         ready(self.acquire_now(hits))
     }
 
-    fn settle(&self, permit: MemoryPermit<C>, actual: &[u64]) -> Ready<Result<(), StoreError>> {
+    fn settle(&self, permit: &mut MemoryPermit<C>, actual: &[u64]) -> Ready<Result<(), StoreError>> {
         permit.settle(actual);
         ready(Ok(()))
     }

@@ -35,6 +35,22 @@ pub struct OnLease {
     pub lost: u64,
 }
 
+/// How a store has been that is guarded against its failures, since the process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// Whether all calls are tried.
+    pub is_up: bool,
+    /// How many calls it answered.
+    pub answered: u64,
+    /// How many it failed at in time.
+    pub failed: u64,
+    /// How many it did not answer in time.
+    pub late: u64,
+    /// How many were not even tried, because others had just failed.
+    pub untried: u64,
+}
+
 /// Which keys are at the top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

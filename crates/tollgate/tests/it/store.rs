@@ -208,7 +208,7 @@ fn nothing_asked_is_admitted() {
     }
     let (answer, permit) = store.acquire(&[]).into_inner().unwrap();
     assert!(answer.is_admitted());
-    store.settle(permit.expect("of nothing"), &[1, 2]).into_inner().unwrap();
+    store.settle(&mut permit.expect("of nothing"), &[1, 2]).into_inner().unwrap();
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn numbers_as_large_as_they_get_do_no_harm() {
                 }
             }
             let (_, permit) = store.acquire(&[Hit::new(&limit, b"k").costing(0)]).into_inner().unwrap();
-            store.settle(permit.expect("nothing is always admitted"), &[u64::MAX]).into_inner().unwrap();
+            store.settle(&mut permit.expect("nothing is always admitted"), &[u64::MAX]).into_inner().unwrap();
         }
     }
 }
@@ -242,7 +242,7 @@ fn the_same_key_twice_pays_twice_and_both_hits_are_answered() {
     assert_eq!(said, [(0, 3), (1, 3)]);
     assert!(!decide(&store, Mode::Peek, &hits).is_admitted(), "seven more do not fit");
     assert!(!decide(&store, Mode::Take, &hits).is_admitted());
-    store.settle(permit.unwrap(), &[1]).into_inner().unwrap();
+    store.settle(&mut permit.unwrap(), &[1]).into_inner().unwrap();
     assert_eq!(left(&store, &limit, "k"), [5], "one of the three, and all of the four");
 }
 
@@ -279,7 +279,7 @@ fn a_permit_is_settled_down_and_up_for_one_hit_and_for_several() {
         let settle = |actual: u64| {
             let (answer, permit) = store.acquire(&hits).into_inner().unwrap();
             assert!(answer.is_admitted());
-            store.settle(permit.unwrap(), &vec![actual; hits.len()]).into_inner().unwrap();
+            store.settle(&mut permit.unwrap(), &vec![actual; hits.len()]).into_inner().unwrap();
             left(&store, &limits[others], "k")[0]
         };
         assert_eq!(settle(25), 75);
@@ -299,11 +299,11 @@ fn what_was_asked_for_nothing_can_cost_something_after_all() {
     let (store, _) = memory();
     let (one, two) = (store.open(&per_user()), store.open(&Rule::new("d", "n", SLOW)));
     let (_, permit) = store.acquire(&[Hit::new(&one, b"k").costing(0)]).into_inner().unwrap();
-    store.settle(permit.unwrap(), &[4]).into_inner().unwrap();
+    store.settle(&mut permit.unwrap(), &[4]).into_inner().unwrap();
     assert_eq!(left(&store, &one, "k"), [6]);
     let hits = [Hit::new(&one, b"k"), Hit::new(&two, b"k").costing(0)];
     let (_, permit) = store.acquire(&hits).into_inner().unwrap();
-    store.settle(permit.unwrap(), &[0, 3]).into_inner().unwrap();
+    store.settle(&mut permit.unwrap(), &[0, 3]).into_inner().unwrap();
     assert_eq!((left(&store, &one, "k"), left(&store, &two, "k")), (vec![6], vec![7]));
 }
 
@@ -314,10 +314,10 @@ fn a_permit_that_is_dropped_or_settled_with_nothing_keeps_what_was_taken() {
     let hits = [Hit::new(&one, b"k").costing(2), Hit::new(&two, b"k").costing(3)];
     drop(store.acquire(&hits).into_inner().unwrap().1.unwrap());
     drop(store.acquire(&hits[..1]).into_inner().unwrap().1.unwrap());
-    let permit = store.acquire(&hits).into_inner().unwrap().1.unwrap();
-    store.settle(permit, &[]).into_inner().unwrap();
-    let permit = store.acquire(&hits).into_inner().unwrap().1.unwrap();
-    store.settle(permit, &[1, 3, 9, 9]).into_inner().unwrap();
+    let mut permit = store.acquire(&hits).into_inner().unwrap().1.unwrap();
+    store.settle(&mut permit, &[]).into_inner().unwrap();
+    let mut permit = store.acquire(&hits).into_inner().unwrap().1.unwrap();
+    store.settle(&mut permit, &[1, 3, 9, 9]).into_inner().unwrap();
     assert_eq!((left(&store, &one, "k"), left(&store, &two, "k")), (vec![3], vec![1]));
 }
 
@@ -325,13 +325,13 @@ fn a_permit_that_is_dropped_or_settled_with_nothing_keeps_what_was_taken() {
 fn a_permit_goes_wherever_the_request_goes() {
     let (store, _) = memory();
     let (limit, other) = (store.open(&per_user()), store.open(&Rule::new("d", "n", SLOW)));
-    let permit = {
+    let mut permit = {
         let key = "alice".to_owned();
         let hits = [Hit::new(&limit, key.as_bytes()).costing(5), Hit::new(&other, key.as_bytes())];
         store.acquire(&hits).into_inner().unwrap().1.unwrap()
     };
     let elsewhere = store.clone();
-    std::thread::spawn(move || elsewhere.settle(permit, &[2, 1]).into_inner()).join().unwrap().unwrap();
+    std::thread::spawn(move || elsewhere.settle(&mut permit, &[2, 1]).into_inner()).join().unwrap().unwrap();
     assert_eq!(left(&store, &limit, "alice"), [8]);
 }
 
@@ -340,10 +340,10 @@ fn what_time_has_restored_does_not_come_back_by_settling() {
     let (store, clock) = memory();
     let limit = store.open(&Rule::new("d", "n", Quota::per_second(1).burst(10)));
     let hit = [Hit::new(&limit, b"k").costing(6)];
-    let permit = store.acquire(&hit).into_inner().unwrap().1.unwrap();
+    let mut permit = store.acquire(&hit).into_inner().unwrap().1.unwrap();
     clock.advance(secs(4));
     assert!(take(&store, &limit, "k", 8));
-    store.settle(permit, &[0]).into_inner().unwrap();
+    store.settle(&mut permit, &[0]).into_inner().unwrap();
     assert_eq!(left(&store, &limit, "k"), [2], "four of the six had come back by themselves");
 }
 
@@ -352,13 +352,13 @@ fn a_reset_forgets_all_quotas_of_a_key_and_nobody_elses() {
     let (store, _) = memory();
     let limit = store.open(&per_user().with_quota(SLOW.burst(20)));
     let hit = [Hit::new(&limit, b"alice").costing(10)];
-    let permit = store.acquire(&hit).into_inner().unwrap().1.unwrap();
+    let mut permit = store.acquire(&hit).into_inner().unwrap().1.unwrap();
     assert!(take(&store, &limit, "bob", 10));
     assert!(store.reset(&limit, b"alice").into_inner().unwrap());
     assert!(!store.reset(&limit, b"alice").into_inner().unwrap());
     assert_eq!((left(&store, &limit, "alice"), left(&store, &limit, "bob")), (vec![10, 20], vec![0, 10]));
     assert!(take(&store, &limit, "alice", 4));
-    store.settle(permit, &[0]).into_inner().unwrap();
+    store.settle(&mut permit, &[0]).into_inner().unwrap();
     assert_eq!(
         left(&store, &limit, "alice"),
         [6, 16],
@@ -445,7 +445,7 @@ fn a_supplied_quota_is_not_forgotten_while_something_is_held() {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).max_quotas(2).build(); // one supplied
     let open = |count: u64| store.open(&Rule::new("own", "n", Quota::per_minute(count)).brought());
-    let held = {
+    let mut held = {
         let limit = open(100);
         store.acquire(&[Hit::new(&limit, b"k").costing(100)]).into_inner().unwrap().1.expect("it is allowed")
     };
@@ -454,7 +454,7 @@ fn a_supplied_quota_is_not_forgotten_while_something_is_held() {
     let other = open(7);
     let refused = store.decide(Mode::Take, &[Hit::new(&other, b"k")]).into_inner();
     assert!(refused.is_err(), "the permit can still be settled");
-    store.settle(held, &[150]).into_inner().unwrap();
+    store.settle(&mut held, &[150]).into_inner().unwrap();
     assert_eq!(left(&store, &open(100), "k"), [50]);
     clock.advance(secs(60));
     store.sweep();
@@ -547,8 +547,8 @@ fn what_is_more_than_one_decision_is_not_told_as_one() {
 async fn admits<S: Store>(store: &S, rule: &Rule, key: &[u8]) -> Result<bool, StoreError> {
     let limit = store.open(rule);
     let (answer, permit) = store.acquire(&[Hit::new(&limit, key)]).await?;
-    if let Some(permit) = permit {
-        store.settle(permit, &[1]).await?;
+    if let Some(mut permit) = permit {
+        store.settle(&mut permit, &[1]).await?;
     }
     Ok(answer.is_admitted())
 }

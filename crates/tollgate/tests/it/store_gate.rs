@@ -170,7 +170,7 @@ impl Store for Away {
         away()
     }
 
-    fn settle(&self, _: Self::Permit, _: &[u64]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn settle(&self, _: &mut Self::Permit, _: &[u64]) -> impl Future<Output = Result<(), StoreError>> + Send {
         ready(away())
     }
 

@@ -70,8 +70,8 @@ impl Subject for Through {
 
     fn give_back(&mut self, now: Tick, admission: usize, amount: u64) {
         self.clock.set(now);
-        if let Some((permit, cost)) = self.admitted.get_mut(admission).and_then(Option::take) {
-            let settled = self.store.settle(permit, &vec![cost - amount; self.limits.len()]);
+        if let Some((mut permit, cost)) = self.admitted.get_mut(admission).and_then(Option::take) {
+            let settled = self.store.settle(&mut permit, &vec![cost - amount; self.limits.len()]);
             settled.into_inner().expect("settled");
         }
     }
@@ -168,7 +168,7 @@ fn compare_with_keyed(kind: Kind, seed: u64, name: u8) -> Result<(), String> {
             }
             5 if !here.is_empty() => {
                 let (index, actual) = (rng.usize(..here.len()), rng.u64(..6));
-                store.settle(here.swap_remove(index), &[actual]).into_inner().unwrap();
+                store.settle(&mut here.swap_remove(index), &[actual]).into_inner().unwrap();
                 there.swap_remove(index).settle(actual);
                 continue;
             }
@@ -215,7 +215,7 @@ fn compare_with_gate(kinds: [Kind; 2], seed: u64, name: u8) -> Result<(), String
         let got = match rng.u8(..6) {
             0 if !here.is_empty() => {
                 let (index, actual) = (rng.usize(..here.len()), [rng.u64(..4), rng.u64(..4)]);
-                store.settle(here.swap_remove(index), &actual).into_inner().unwrap();
+                store.settle(&mut here.swap_remove(index), &actual).into_inner().unwrap();
                 let permit: tollgate::Permit<_> = there.swap_remove(index);
                 permit.settle_each(|limit, _| actual[limit.position() / 2]);
                 continue;

@@ -101,8 +101,8 @@ fn random_histories(with_permits: bool) {
                         refunds.push((one.now_ns, cost));
                     }
                     1 if with_permits && !permits.is_empty() => {
-                        let (index, permit) = permits.swap_remove(rng.usize(..permits.len()));
-                        one.store.settle(permit, &[0]).into_inner().unwrap();
+                        let (index, mut permit) = permits.swap_remove(rng.usize(..permits.len()));
+                        one.store.settle(&mut permit, &[0]).into_inner().unwrap();
                         let (_, cost): &mut (u64, u64) = &mut admitted[index];
                         *cost = 0;
                     }
@@ -237,7 +237,7 @@ fn a_receipt_is_worth_less_by_what_was_refunded_without_one() {
     assert!(one.act(Mode::Take, 2).is_allowed());
     assert_eq!(one.act(Mode::Refund, 4).remaining(), 8, "somebody says that the four were not used");
     assert!(one.act(Mode::Take, 3).is_allowed());
-    one.store.settle(permit.unwrap(), &[0]).into_inner().unwrap();
+    one.store.settle(&mut permit.unwrap(), &[0]).into_inner().unwrap();
     assert_eq!(one.left(), 5, "and they do not come back a second time");
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Outcome;
 
-pub(super) fn add_one(_domain: &Arc<str>, _rule: &Arc<str>, _outcome: Outcome) {}
+pub(super) fn add_one(_domain: &Arc<str>, _limit: &Arc<str>, _outcome: Outcome) {}
 
-pub(super) fn add_near(_domain: &Arc<str>, _rule: &Arc<str>) {}
+pub(super) fn add_near(_domain: &Arc<str>, _limit: &Arc<str>) {}
 
 /// Reads no clock.
 #[derive(Debug, Default)]

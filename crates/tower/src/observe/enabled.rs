@@ -7,17 +7,17 @@ use tollgate::{Clock, DefaultClock, Tick};
 
 use super::Outcome;
 
-/// `tollgate_decisions_total`, by domain, rule and outcome.
-pub(super) fn add_one(domain: &Arc<str>, rule: &Arc<str>, outcome: Outcome) {
+/// `tollgate_decisions_total`, by domain, limit and outcome.
+pub(super) fn add_one(domain: &Arc<str>, limit: &Arc<str>, outcome: Outcome) {
     metrics::counter!(
-        "tollgate_decisions_total", "domain" => shared(domain), "rule" => shared(rule), "outcome" => outcome.name()
+        "tollgate_decisions_total", "domain" => shared(domain), "limit" => shared(limit), "outcome" => outcome.name()
     )
     .increment(1);
 }
 
-/// `tollgate_near_limit_total`, by domain and rule.
-pub(super) fn add_near(domain: &Arc<str>, rule: &Arc<str>) {
-    metrics::counter!("tollgate_near_limit_total", "domain" => shared(domain), "rule" => shared(rule))
+/// `tollgate_near_limit_total`, by domain and limit.
+pub(super) fn add_near(domain: &Arc<str>, limit: &Arc<str>) {
+    metrics::counter!("tollgate_near_limit_total", "domain" => shared(domain), "limit" => shared(limit))
         .increment(1);
 }
 

@@ -189,8 +189,8 @@ impl<S: Store> RateLimitBuilder<S> {
     /// [domain](Self::domain). It can be [replaced](RateLimitLayer::set_policy) at any time.
     ///
     /// A policy knows requests by fields: `ip` (the caller's address, of IPv6 the network), `method`, `path`, `host`, with the
-    /// feature `axum` also `route`, and what [`field`](Self::field) adds. A limit whose cost field is there, but no whole number,
-    /// refuses the call with status 400.
+    /// feature `axum` also `route`, and what [`field`](Self::field) adds. A limit that has `on_bad_value = "deny"` denies
+    /// a call with status 400 if its cost is no whole number or an expression fails on one of its values.
     ///
     /// # Examples
     /// ```
@@ -203,7 +203,7 @@ impl<S: Store> RateLimitBuilder<S> {
     ///     [limit.per-ip]
     ///     key = "ip"
     ///     rate = "10/s burst 20"
-    ///     override.plan.pro = "100/s"
+    ///     overrides = [{ field = "plan", rates = { pro = "100/s" } }]
     /// "#)?;
     /// let layer = RateLimitLayer::builder()
     ///     .field("plan", Key::extension(|plan: &Plan| plan.0))

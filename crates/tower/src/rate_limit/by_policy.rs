@@ -7,9 +7,10 @@ use std::sync::Arc;
 use http::header::HOST;
 use smallvec::SmallVec;
 use tollgate::store::Rule;
-use tollgate_policy::{Cost as Said, Descriptor, IfStoreFails, Match, Policy, Rates, Scratch};
+use tollgate_policy::{Cost as Said, Descriptor, Match, OnStoreFailure, Policy, Rates, Scratch, Unmatched};
 
 use super::builder::Unavailable;
+use super::denial::Reason;
 use super::error::LimitError;
 use super::rules::Entry;
 use crate::client_address::Clients;
@@ -39,8 +40,7 @@ pub(super) struct Book {
 pub(super) struct Found<'a> {
     pub(super) entry: usize,
     pub(super) key: &'a [u8],
-    /// None if the request says it, but not in a number.
-    pub(super) cost: Option<u64>,
+    pub(super) cost: u64,
     pub(super) is_shadow: bool,
 }
 
@@ -101,7 +101,7 @@ impl Vocabulary {
             told: rates.quotas().iter().map(told).collect::<Result<_, _>>()?,
             cost: self.costs.get(limit.name()).cloned().unwrap_or_default(),
             is_shadow: limit.mode() == tollgate_policy::Mode::Shadow,
-            unavailable: limit.if_store_fails().into(),
+            unavailable: limit.on_store_failure().into(),
         })
     }
 }
@@ -121,13 +121,14 @@ impl Book {
         })
     }
 
-    /// Tells which limits apply to a request. `cost` says what a call costs where the policy does not.
+    /// Tells which limits apply to a request, or why it is denied, and by which entry if by one. `cost` says what a call costs
+    /// where the policy does not.
     pub(super) fn read(
         &self,
         head: &Head<'_>,
         clients: &Clients,
         cost: impl Fn(usize) -> u64,
-        mut each: impl FnMut(Found<'_>),
+        mut each: impl FnMut(Result<Found<'_>, (Reason, Option<usize>)>),
     ) {
         thread_local! {
             /// Reused, so that matching allocates nothing. Nobody holds it while it is out.
@@ -141,7 +142,13 @@ impl Book {
         let mut scratch = SCRATCH.take();
         let matches = self.policy.matching(&descriptor, &mut scratch);
         for found in matches.iter().filter(|found| !found.rates().is_unlimited()) {
-            each(self.found(&found, &cost));
+            each(Ok(self.found(&found, &cost)));
+        }
+        for bad in matches.bad_values().filter(tollgate_policy::BadValue::denies) {
+            each(Err((Reason::BadValue, Some(self.first + bad.limit().rates()[0].number()))));
+        }
+        if matches.is_empty() && self.policy.unmatched(&self.domain) == Some(Unmatched::Deny) {
+            each(Err((Reason::Unmatched, None)));
         }
         SCRATCH.set(scratch);
     }
@@ -149,20 +156,19 @@ impl Book {
     fn found<'a>(&self, found: &Match<'a>, cost: impl Fn(usize) -> u64) -> Found<'a> {
         let entry = self.first + found.rates().number();
         let cost = match found.cost() {
-            Said::Asked => Some(cost(entry)),
-            Said::Said(cost) => Some(cost),
-            Said::Unreadable => None,
+            Said::Asked => cost(entry),
+            Said::Said(cost) => cost,
         };
         Found { entry, key: found.key(), cost, is_shadow: found.is_shadow() }
     }
 }
 
-impl From<IfStoreFails> for Unavailable {
-    fn from(choice: IfStoreFails) -> Self {
+impl From<OnStoreFailure> for Unavailable {
+    fn from(choice: OnStoreFailure) -> Self {
         match choice {
-            IfStoreFails::Local => Self::Local,
-            IfStoreFails::Allow => Self::Open,
-            IfStoreFails::Deny => Self::Closed,
+            OnStoreFailure::Local => Self::Local,
+            OnStoreFailure::Allow => Self::Open,
+            OnStoreFailure::Deny => Self::Closed,
         }
     }
 }

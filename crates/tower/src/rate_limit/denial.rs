@@ -17,8 +17,10 @@ pub enum Reason {
     LimitReached,
     /// It has no key, and [is refused](crate::NoKey::Refuse) without.
     NoKey,
-    /// It says what it costs, but not in a number that can be read.
-    UnreadableCost,
+    /// A limit of the policy cannot use one of its values, and denies such calls (`on_bad_value = "deny"`).
+    BadValue,
+    /// No limit of the policy applies to it, and the policy denies such calls (`unmatched = "deny"`).
+    Unmatched,
     /// The store could not tell, and [closes](crate::Unavailable::Closed) then.
     StoreUnavailable,
     /// There are too many calls at once.
@@ -83,12 +85,14 @@ impl<'a> Denial<'a> {
 
     fn problem(&self) -> Response<Bytes> {
         match self.reason {
-            Reason::LimitReached => Problem::refused_by(self.standings).response::<String>().map(Bytes::from),
+            Reason::LimitReached | Reason::Unmatched => {
+                Problem::refused_by(self.standings).response::<String>().map(Bytes::from)
+            }
             Reason::StoreUnavailable | Reason::TooManyAtOnce => {
                 Problem::new(ProblemType::TemporaryReducedCapacity).response::<String>().map(Bytes::from)
             }
             Reason::NoKey => malformed(NO_KEY),
-            Reason::UnreadableCost => malformed(UNREADABLE_COST),
+            Reason::BadValue => malformed(BAD_VALUE),
         }
     }
 
@@ -101,8 +105,9 @@ impl<'a> Denial<'a> {
     fn grpc(&self) -> Response<Bytes> {
         let (status, message) = match self.reason {
             Reason::LimitReached => ("8", "a limit was reached"),
+            Reason::Unmatched => ("8", "no limit applies to the call"),
             Reason::NoKey => ("3", NO_KEY),
-            Reason::UnreadableCost => ("3", UNREADABLE_COST),
+            Reason::BadValue => ("3", BAD_VALUE),
             Reason::StoreUnavailable => ("14", "the limit cannot be decided now"),
             Reason::TooManyAtOnce => ("14", "too many calls at once"),
         };
@@ -120,7 +125,7 @@ impl<'a> Denial<'a> {
 }
 
 const NO_KEY: &str = "the request does not say whose limit it counts against";
-const UNREADABLE_COST: &str = "the request says what it costs, but not in a whole number";
+const BAD_VALUE: &str = "a limit cannot use a value of the request";
 
 fn malformed(detail: &str) -> Response<Bytes> {
     let json = format!(r#"{{"type":"about:blank","title":"Bad Request","status":400,"detail":"{detail}"}}"#);

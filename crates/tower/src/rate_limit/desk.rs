@@ -62,11 +62,11 @@ impl<S: Store> Desk<S> {
     /// Settles, and says how things stand now.
     pub(crate) async fn settle(
         &self,
-        permit: S::Permit,
+        mut permit: S::Permit,
         wants: &Wants,
         actual: &[u64],
     ) -> Result<Answer, StoreError> {
-        self.store.settle(permit, actual).await?;
+        self.store.settle(&mut permit, actual).await?;
         let mut hits = self.hits(wants);
         hits.iter_mut().for_each(|hit| hit.cost = 0);
         self.store.decide(Mode::Peek, &hits).await

@@ -125,9 +125,11 @@ impl<S: Store> Rules<S> {
     #[inline(never)]
     fn judge_rest(self: &Arc<Self>, asked: Asked, answer: Option<Result<Answer, StoreError>>) -> Judged<S> {
         if let Some((reason, limit)) = asked.refused {
-            self.plan.observer.count(self.name(limit), Outcome::Denied);
-            let (wants, by) = (Wants::default(), Some(limit));
-            let refusal = Refusal { reason, wants, answer: None, by, is_degraded: false };
+            if let Some(limit) = limit {
+                self.plan.observer.count(self.name(limit), Outcome::Denied);
+            }
+            let wants = Wants::default();
+            let refusal = Refusal { reason, wants, answer: None, by: limit, is_degraded: false };
             return Judged::Now(Ruling::Refuse(Box::new(refusal)));
         }
         at_once(Box::pin(Arc::clone(self).judge_later(asked, answer)))

@@ -58,8 +58,8 @@ pub(super) struct Asked {
     pub(super) shadow: Option<Box<Wants>>,
     /// Since when it is looked at.
     pub(super) watch: Watch,
-    /// Why it is refused whatever is left, and by which limit.
-    pub(super) refused: Option<(Reason, usize)>,
+    /// Why it is refused whatever is left, and by which limit if by one.
+    pub(super) refused: Option<(Reason, Option<usize>)>,
 }
 
 impl<S: Store> Rules<S> {
@@ -171,9 +171,10 @@ impl<S: Store> Rules<S> {
     fn read_policy(&self, head: &Head<'_>, asked: &mut Asked) {
         let Some(book) = &self.book else { return };
         let cost = |entry: usize| self.entries[entry].cost.first(head);
-        book.read(head, &self.plan.options.clients, cost, |found| match found.cost {
-            Some(cost) => asked.wants(found.is_shadow).push(found.entry, cost, found.key),
-            None => self.refuse_at_once(asked, Reason::UnreadableCost, found.entry),
+        book.read(head, &self.plan.options.clients, cost, |found| match found {
+            Ok(found) => asked.wants(found.is_shadow).push(found.entry, found.cost, found.key),
+            Err((reason, Some(entry))) => self.refuse_at_once(asked, reason, entry),
+            Err((reason, None)) => _ = asked.refused.get_or_insert((reason, None)),
         });
     }
 
@@ -183,7 +184,7 @@ impl<S: Store> Rules<S> {
         if *is_shadow {
             self.plan.observer.count(name, Outcome::ShadowDenied);
         } else {
-            asked.refused.get_or_insert((reason, index));
+            asked.refused.get_or_insert((reason, Some(index)));
         }
     }
 

@@ -124,9 +124,9 @@ fn decisions_are_counted_by_domain_rule_and_outcome() {
     metrics::with_local_recorder(&counts, four_calls);
     let counts: Vec<(String, u64)> = counts.0.lock().unwrap().clone().into_iter().collect();
     let count = |rule: &str, outcome: &str, n| {
-        (format!("tollgate_decisions_total domain=shop rule={rule} outcome={outcome}"), n)
+        (format!("tollgate_decisions_total domain=shop limit={rule} outcome={outcome}"), n)
     };
-    let near = |rule: &str| (format!("tollgate_near_limit_total domain=shop rule={rule}"), 1);
+    let near = |rule: &str| (format!("tollgate_near_limit_total domain=shop limit={rule}"), 1);
     let expected = [
         ("tollgate_decision_duration_seconds domain=shop protocol=http".to_owned(), 4),
         count("all", "allowed", 1),
@@ -150,9 +150,9 @@ fn refusals_are_logged_without_keys() {
         .finish();
     tracing::subscriber::with_default(subscriber, four_calls);
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    let refused = r#"DEBUG tollgate_tower::observe: a limit refused a call domain="shop" rule="per-token""#;
+    let refused = r#"DEBUG tollgate_tower::observe: a limit refused a call domain="shop" limit="per-token""#;
     let shadow =
-        r#"INFO tollgate_tower::observe: a shadow limit would have refused a call domain="shop" rule="all""#;
+        r#"INFO tollgate_tower::observe: a shadow limit would have refused a call domain="shop" limit="all""#;
     assert_eq!((text.matches(refused).count(), text.matches(shadow).count()), (2, 1), "{text}");
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(!text.contains(SECRET), "{text}");

@@ -74,6 +74,17 @@ fn from(address: &str) -> http::request::Builder {
     Request::get("/").extension(address.parse::<IpAddr>().unwrap())
 }
 
+/// Answers, item 16: a request that no limit of the policy applies to is denied if the policy says so.
+#[tokio::test]
+async fn unmatched_requests_are_denied_if_the_policy_says_so() {
+    let limits = "[limit.login]\nmatch.path = \"/login\"\nrate = \"9/h\"\n";
+    for (unmatched, expected) in [("deny", [200, 429]), ("allow", [200, 200])] {
+        let mut service = by(&format!("unmatched = \"{unmatched}\"\n{limits}"));
+        let requests = [Request::get("/login"), Request::get("/logn")];
+        assert_eq!(statuses(&mut service, requests).await, expected, "{unmatched}");
+    }
+}
+
 #[tokio::test]
 async fn what_applies_is_known_by_address_method_path_and_host() {
     let mut service = by(r#"
@@ -106,7 +117,7 @@ async fn fields_are_told_and_overrides_are_states_of_their_own() {
         [limit.api]
         rate = "1/min"
         algorithm = "fixed-window"
-        override.plan.pro = ["2/min", "3/h"]
+        overrides = [{ field = "plan", rates = { pro = ["2/min", "3/h"] } }]
     "#);
     let plan = |name| Request::get("/").header(PLAN, name);
     assert_eq!(send(&mut service, plan("free")).await, (200, r#""api";r=0;t=60"#.to_owned()));
@@ -116,12 +127,14 @@ async fn fields_are_told_and_overrides_are_states_of_their_own() {
 }
 
 #[tokio::test]
-async fn costs_come_from_a_field_and_garbage_is_refused() {
-    let mut service =
-        by("[limit.tokens]\nrate = \"10/d\"\nalgorithm = \"fixed-window\"\ncost = \"tokens\"\n");
+async fn costs_come_from_a_field_and_garbage_is_what_the_limit_says() {
+    let text = "[limit.tokens]\nrate = \"10/d\"\nalgorithm = \"fixed-window\"\ncost = \"tokens\"\n";
+    let garbage = || Request::get("/").header(TOKENS, "many");
+    assert_eq!(send(&mut by(text), garbage()).await, (200, r#""tokens";r=9;t=86400"#.to_owned()));
+    let mut service = by(&format!("{text}on_bad_value = \"deny\"\n"));
     let tokens = |text| Request::get("/").header(TOKENS, text);
     assert_eq!(send(&mut service, tokens("4")).await, (200, r#""tokens";r=6;t=86400"#.to_owned()));
-    assert_eq!(send(&mut service, tokens("many")).await, (400, String::new()));
+    assert_eq!(send(&mut service, garbage()).await, (400, String::new()));
     assert_eq!(send(&mut service, Request::get("/")).await, (200, r#""tokens";r=5;t=86400"#.to_owned()));
     assert_eq!(send(&mut service, tokens("6")).await.0, 429);
 }
@@ -144,6 +157,7 @@ async fn shadow_limits_and_those_that_are_off_refuse_nothing_and_exceptions_repl
         rate = "0/s"
         mode = "shadow"
         cost = "tokens"
+        on_bad_value = "deny"
 
         [limit.off]
         rate = "0/s"
@@ -155,7 +169,7 @@ async fn shadow_limits_and_those_that_are_off_refuse_nothing_and_exceptions_repl
         [limit.staff]
         match.plan = "staff"
         rate = "unlimited"
-        replaces = "real"
+        envoy.replaces = "real"
     "#);
     let staff = || Request::get("/").header(PLAN, "staff");
     let garbage = || Request::get("/").header(PLAN, "staff").header(TOKENS, "?");

@@ -23,6 +23,10 @@ scopes = ["check", "settle"]
 secret = "looks and resets only"
 scopes = ["admin"]
 
+[token.scraper]
+secret = "reads-metrics-and-no-more"
+scopes = ["metrics"]
+
 [certificate.gateway]
 dns = "gateway.internal"
 scopes = ["check"]
@@ -30,6 +34,7 @@ scopes = ["check"]
 const ASKER: Option<&str> = Some("asks and does no more");
 const BILLER: Option<&str> = Some("asks, and settles too");
 const OPERATOR: Option<&str> = Some("looks and resets only");
+const SCRAPER: Option<&str> = Some("reads-metrics-and-no-more");
 const GUESS: Option<&str> = Some("guessed, but not well");
 
 fn keys(text: &str) -> (tempfile::TempDir, PathBuf, String) {
@@ -42,7 +47,7 @@ fn keys(text: &str) -> (tempfile::TempDir, PathBuf, String) {
 
 /// The status of a request at the listener for services, or else for those who run it.
 fn http(service: &Service, method: &str, path: &str, body: &str, token: Option<&str>) -> u16 {
-    let is_admin = matches!(path, "/metrics" | "/v1/reset" | "/v1/limits");
+    let is_admin = matches!(path, "/metrics" | "/v1/reset" | "/v1/limits" | "/v1/keys/top" | "/v1/policy");
     let mut stream = connect(if is_admin { service.admin } else { service.http }).unwrap();
     std::io::Write::write_all(&mut stream, request(method, path, body, token).as_bytes()).unwrap();
     crate::support::answer(&mut stream).0
@@ -69,6 +74,26 @@ fn over_http_a_token_opens_what_it_has_the_scope_for() {
     let envoy = r#"{"domain": "default", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}]}"#;
     assert_eq!(http(&service, "POST", "/json", envoy, None), 401);
     assert_eq!(http(&service, "POST", "/json", envoy, ASKER), 200);
+}
+
+/// Answers, item 26: the scope `metrics` opens `/metrics` and nothing else, on any listener.
+#[test]
+fn metrics_scope_opens_nothing_but_metrics() {
+    let (_keep, _, flag) = keys(KEYS);
+    let service = start(&[flag]);
+    assert_eq!(http(&service, "GET", "/metrics", "", SCRAPER), 200);
+    for path in ["/v1/limits", "/v1/keys/top", "/v1/policy"] {
+        assert_eq!(http(&service, "GET", path, "", SCRAPER), 403, "{path}");
+    }
+    for path in ["/v1/check", "/v1/settle", "/v1/reset", "/json"] {
+        assert_eq!(http(&service, "POST", path, CHECK, SCRAPER), 403, "{path}");
+    }
+    let redis =
+        service.redis("AUTH reads-metrics-and-no-more\r\nPING\r\nINFO\r\nTG.LIMITS\r\nTG.CHECK user ann");
+    let noauth = "-NOAUTH Authentication required.\r\n";
+    assert_eq!(redis, format!("+OK\r\n{}+OK\r\n", noauth.repeat(4)));
+    let answer = Call::new("default", &[("user", "ann")]).token(SCRAPER).ask(service.grpc, None);
+    assert_eq!(answer.unwrap_err().code(), Code::PermissionDenied);
 }
 
 #[test]

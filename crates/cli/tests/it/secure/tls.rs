@@ -54,6 +54,24 @@ fn plain(address: SocketAddr) -> String {
     }
 }
 
+/// Answers, item 25: a client certificate that is missing, or signed by somebody else, is a failed authentication.
+#[test]
+fn certificates_that_prove_nothing_are_failed_authentications() {
+    let files = Files::new();
+    let service = start(&files.flags(true));
+    let known = files.caller(Some(files.theirs.sign("ann.internal")));
+    let stranger = files.caller(Some(Authority::new().sign("ann.internal")));
+    for caller in [&files.caller(None), &stranger] {
+        let refused = caller.say(service.http, &request("POST", "/v1/check", CHECK, None));
+        assert!(!refused.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")));
+    }
+    until("both are counted", || {
+        let metrics = known.say(service.admin, &request("GET", "/metrics", "", None)).unwrap();
+        metrics.contains("tollgate_authentication_failures_total{protocol=\"http\"} 2\n")
+    });
+    service.tells("\"proof\":\"certificate\"");
+}
+
 #[test]
 fn where_a_certificate_is_required_only_a_good_one_opens_anything() {
     let files = Files::new();

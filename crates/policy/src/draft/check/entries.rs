@@ -9,8 +9,8 @@ use crate::problem::{Problem, Problems};
 /// No two limits stand in one place of the tree.
 pub(super) fn check_places(draft: &Draft, problems: &mut Problems) {
     let mut places: HashMap<(&str, Vec<&str>), &DraftLimit> = HashMap::new();
-    for limit in draft.limits.iter().filter(|limit| !limit.entries.is_empty()) {
-        let texts = limit.entries.iter().map(|entry| entry.text.as_str()).collect();
+    for limit in draft.limits.iter().filter(|limit| !limit.envoy.entries.is_empty()) {
+        let texts = limit.envoy.entries.iter().map(|entry| entry.text.as_str()).collect();
         if let Some(first) = places.insert((limit.domain.as_str(), texts), limit) {
             problems.add(|| {
                 let message = format!(
@@ -25,7 +25,7 @@ pub(super) fn check_places(draft: &Draft, problems: &mut Problems) {
 
 /// What is wrong with the expressions of a limit, where they were written.
 pub(super) fn check_expressions(limit: &DraftLimit, problems: &mut Problems) {
-    for expression in limit.when.iter().chain(&limit.per) {
+    for expression in limit.when.iter().chain(limit.key_expressions()) {
         if let Some(message) = expression.problem() {
             problems.add(|| Problem::new(expression.place(), message));
         }
@@ -35,20 +35,25 @@ pub(super) fn check_expressions(limit: &DraftLimit, problems: &mut Problems) {
 /// What is wrong with the entries of a limit by itself.
 pub(super) fn contents(limit: &DraftLimit) -> Vec<String> {
     let mut messages = Vec::new();
-    if limit.entries.len().max(limit.when.len()).max(limit.per.len()) > MOST_FIELDS {
+    let entries = &limit.envoy.entries;
+    if entries.len().max(limit.when.len()) > MOST_FIELDS {
         messages.push(format!("a limit has no more than {MOST_FIELDS} entries or expressions"));
     }
     let others = [
         ("match", limit.conditions.is_empty()),
-        ("key", limit.key.is_empty()),
         ("when", limit.when.is_empty()),
-        ("per", limit.per.is_empty()),
-        ("once", !limit.once),
+        ("key", limit.key.is_empty()),
+        ("limitador.once", !limit.limitador.once),
     ];
-    for (word, _) in others.iter().filter(|(_, is_unused)| !limit.entries.is_empty() && !is_unused) {
-        messages.push(format!("entries say all there is to say; {word} cannot stand beside them"));
+    for (word, _) in others.iter().filter(|(_, is_unused)| !entries.is_empty() && !is_unused) {
+        messages.push(format!("envoy.entries say all there is to say; {word} cannot stand beside them"));
     }
-    for entry in &limit.entries {
+    if limit.envoy.label.is_some() && limit.limitador.name.is_some() {
+        messages.push(
+            "envoy.label and limitador.name both say what callers are told; keep one of them".to_owned(),
+        );
+    }
+    for entry in entries {
         if entry.text.is_empty() {
             messages.push("an entry cannot be empty".to_owned());
         } else if entry.shared && !entry.has_stars() {

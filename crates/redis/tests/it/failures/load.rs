@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tollgate::Quota;
-use tollgate::store::{Hit, Mode, Rule, Store};
-use tollgate_redis::{Guarded, Health, RedisStore};
+use tollgate::store::{Health, Hit, Mode, Rule, Store};
+use tollgate_redis::{Guarded, RedisStore};
 
 /// How many processes there are, as far as Redis can tell, and how many ask at once in each.
 pub(crate) const PROCESSES: usize = 2;

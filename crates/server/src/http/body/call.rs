@@ -16,7 +16,7 @@ use super::values::{Amount, Descriptor, Fields, Name, Text, hold, mode, parsed};
 #[derive(Debug)]
 pub(in super::super) struct Call<'a> {
     pub(in super::super) target: Target<'a>,
-    pub(in super::super) cost: u64,
+    pub(in super::super) cost: Option<u64>,
     pub(in super::super) mode: Mode,
     pub(in super::super) hold: Option<Duration>,
 }
@@ -100,7 +100,7 @@ impl<'a, 'l> Draft<'a, 'l> {
 
     pub(super) fn call<E: Error>(mut self) -> Result<Call<'a>, E> {
         let mode = self.mode.unwrap_or(Mode::Take);
-        let (cost, hold) = (self.cost.unwrap_or(1), self.hold.take());
+        let (cost, hold) = (self.cost, self.hold.take());
         if hold.is_some() && mode != Mode::Take {
             return Err(E::custom("only what is taken can be held: leave out \"mode\" or \"hold\""));
         }

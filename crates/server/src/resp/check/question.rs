@@ -19,7 +19,7 @@ pub const MAX_FIELDS: usize = 24;
 #[derive(Debug)]
 pub(super) struct Question<'a> {
     pub(super) domain: &'a str,
-    pub(super) cost: u64,
+    pub(super) cost: Option<u64>,
     pub(super) act: Act,
     pub(super) fields: SmallVec<[Field<'a>; 8]>,
 }
@@ -54,7 +54,7 @@ impl<'a> Question<'a> {
         if arguments.len() == 1 {
             return Err(Mistake::Nothing(command));
         }
-        let (mut domain, mut cost, mut act, mut place) = (DEFAULT_DOMAIN, 1, None, 1);
+        let (mut domain, mut cost, mut act, mut place) = (DEFAULT_DOMAIN, None, None, 1);
         while let Some(word) = arguments.get(place) {
             let value = |option| arguments.get(place + 1).ok_or(Mistake::NoValue { option });
             let (done, used) = match &Word::of(word) {
@@ -64,7 +64,7 @@ impl<'a> Question<'a> {
                 }
                 Word::Cost => {
                     let text = value("COST")?;
-                    cost = number(text).ok_or(Mistake::Number { option: "COST", text })?;
+                    cost = Some(number(text).ok_or(Mistake::Number { option: "COST", text })?);
                     (None, 2)
                 }
                 Word::Hold => (Some(Act::Hold(hold(value("HOLD")?)?)), 2),
@@ -144,6 +144,16 @@ fn fields(pairs: Arguments<'_>) -> Result<SmallVec<[Field<'_>; 8]>, Mistake<'_>>
         fields.push((name, value));
     }
     Ok(fields)
+}
+
+/// An actual cost.
+pub(super) fn actual_cost(text: &[u8]) -> Result<u64, Mistake<'_>> {
+    number(text).ok_or(Mistake::Number { option: "the actual cost", text })
+}
+
+/// Actual costs by the names of their fields.
+pub(super) fn actual_costs(pairs: Arguments<'_>) -> Result<SmallVec<[(&str, u64); 4]>, Mistake<'_>> {
+    fields(pairs)?.into_iter().map(|(name, cost)| Ok((name, actual_cost(cost)?))).collect()
 }
 
 fn text<'a>(what: &'static str, text: &'a [u8]) -> Result<&'a str, Mistake<'a>> {
@@ -229,24 +239,24 @@ mod tests {
             let question = question.expect("a question");
             assert_eq!(
                 (question.domain, question.cost, question.act),
-                ("default", 1, Act::Decide(Mode::Take))
+                ("default", None, Act::Decide(Mode::Take))
             );
             assert_eq!(question.fields[..], [("ip", &b"10.0.0.7"[..]), ("path", b"/a b")]);
         });
         read(b"tg.check COST 18446744073709551615 DOMAIN web HOLD 60 ip \"\\xff\"\n", |question| {
             let question = question.expect("a question");
-            assert_eq!((question.domain, question.cost), ("web", u64::MAX));
+            assert_eq!((question.domain, question.cost), ("web", Some(u64::MAX)));
             assert_eq!(question.act, Act::Hold(Duration::from_secs(60)));
             assert_eq!(question.fields[..], [("ip", &b"\xff"[..])]);
         });
         read(b"tg.check PEEK FIELDS COST 5 domain x\n", |question| {
             let question = question.expect("a question");
-            assert_eq!((question.cost, question.act), (1, Act::Decide(Mode::Peek)));
+            assert_eq!((question.cost, question.act), (None, Act::Decide(Mode::Peek)));
             assert_eq!(question.fields[..], [("COST", &b"5"[..]), ("domain", b"x")]);
         });
         read(b"tg.check domain web cost 5 ip 1\n", |question| {
             let question = question.expect("a question");
-            assert_eq!((question.domain, question.cost, question.fields.len()), ("default", 1, 3));
+            assert_eq!((question.domain, question.cost, question.fields.len()), ("default", None, 3));
         });
         for (word, mode) in [("COUNT", Mode::Count), ("CHARGE", Mode::Charge), ("REFUND", Mode::Refund)] {
             read(format!("tg.check {word} a b\n").as_bytes(), |question| {

@@ -19,10 +19,11 @@ const WIRE: usize = 4 * 1024;
 async fn serve<T>(caller: impl AsyncFnOnce(DuplexStream, CancellationToken) -> T) -> T {
     let policy = Policy::parse("limits.toml", "[limit.all]\nrate = \"1/s\"\n").expect("a policy");
     let engine = Engine::new(MemoryStore::new(), policy, Origin::default());
-    let session = Session::new(1, Access::new(Keys::new(Keyring::open()), None, [127, 0, 0, 1].into()));
+    let meter = Metrics::new().meter("resp");
+    let access = Access::new(Keys::new(Keyring::open()), None, [127, 0, 0, 1].into(), Arc::clone(&meter));
+    let session = Session::new(1, access);
     let ((ours, theirs), token) = (duplex(WIRE), CancellationToken::new());
-    let talk =
-        Talk::new(ours, engine.clerk(), session, Metrics::new().meter("resp"), Vigil::default(), PATIENCE);
+    let talk = Talk::new(ours, engine.clerk(), session, meter, Vigil::default(), PATIENCE);
     let activity = Activity::new(Timeouts { read: PATIENCE.idle, write: PATIENCE.slow });
     tokio::join!(talk.serve(Stop::by(token.clone()), activity), caller(theirs, token)).1
 }

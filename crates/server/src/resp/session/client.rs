@@ -2,7 +2,18 @@
 
 use super::super::reply::{Quoted, Replies};
 use super::super::request::Arguments;
-use super::{Session, unknown_subcommand, wrong_count};
+use super::{Session, help, unknown_subcommand, wrong_count};
+
+/// The subcommands, each with what it does.
+const HELP: [(&str, &str); 7] = [
+    ("GETNAME", "Return the name of the current connection."),
+    ("ID", "Return the ID of the current connection."),
+    ("INFO", "Return information about the current client connection."),
+    ("NO-EVICT (ON|OFF)", "Accepted, without effect."),
+    ("NO-TOUCH (ON|OFF)", "Accepted, without effect."),
+    ("SETINFO (LIB-NAME|LIB-VER) <value>", "Accepted, without effect."),
+    ("SETNAME <name>", "Assign the name <name> to the current connection."),
+];
 
 impl Session {
     pub(super) fn client(&mut self, arguments: Arguments<'_>, replies: &mut Replies) {
@@ -19,12 +30,23 @@ impl Session {
                 }
             }
             (b"setinfo", 2) => set_info(argument(0), argument(1), replies),
+            (b"info", 0) => self.client_info(replies),
+            (b"help", 0) => help("CLIENT", &HELP, replies),
             (b"no-evict" | b"no-touch", 1) => set_switch(argument(0), replies),
-            (b"id" | b"getname" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
+            (
+                b"id" | b"getname" | b"setname" | b"setinfo" | b"info" | b"help" | b"no-evict" | b"no-touch",
+                _,
+            ) => {
                 wrong_count(&format!("client|{}", String::from_utf8_lossy(&lower)), replies);
             }
             _ => unknown_subcommand(subcommand, "CLIENT", replies),
         }
+    }
+
+    fn client_info(&self, replies: &mut Replies) {
+        let (id, name) = (self.id, String::from_utf8_lossy(&self.name));
+        let version = replies.version.number();
+        replies.bulk(format!("id={id} name={name} db=0 resp={version}\n").as_bytes());
     }
 
     /// Whether the name is one; says so if it is not.

@@ -4,7 +4,6 @@ use super::super::reply::{Quoted, Replies, Version};
 use super::super::request::{Arguments, integer};
 use super::server::REDIS_VERSION;
 use super::{Session, wrong_count};
-use crate::access::Scopes;
 
 /// Whoever gives no name.
 const NOBODY: &[u8] = b"default";
@@ -28,7 +27,7 @@ impl Session {
         if !self.read_options(arguments, replies) {
             return;
         }
-        if self.scopes() == Scopes::NONE {
+        if self.may_nothing() {
             return replies.error(FIRST);
         }
         replies.version = version;
@@ -70,7 +69,7 @@ impl Session {
             replies.bulk(value.as_bytes());
         }
         replies.bulk(b"proto");
-        replies.integer(if replies.version == Version::Two { 2 } else { 3 });
+        replies.integer(replies.version.number());
         replies.bulk(b"id");
         replies.integer(self.id.cast_signed());
         for (name, value) in [("mode", "standalone"), ("role", "master")] {
@@ -98,7 +97,7 @@ impl Session {
         if self.access.is_open() {
             return user == NOBODY;
         }
-        let known = self.access.principal_with(password);
+        let known = self.access.authenticate(password);
         if let Some(principal) = known {
             (self.principal, self.token) = (principal, Some(password.into()));
         }

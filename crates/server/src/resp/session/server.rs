@@ -6,7 +6,7 @@ use tollgate::store::Store;
 
 use super::super::reply::{Replies, Version};
 use super::super::request::{Arguments, integer};
-use super::{unknown_subcommand, wrong_count};
+use super::{help, unknown_subcommand, wrong_count};
 use crate::engine::{Clerk, Engine};
 
 /// The Redis whose commands callers may expect, as far as they are here.
@@ -44,6 +44,17 @@ const COMMANDS: [&str; 25] = [
 /// What somebody who wants to configure a Redis asks for, and how it stands with us.
 const SETTINGS: [(&str, &str); 5] =
     [("save", ""), ("appendonly", "no"), ("databases", "1"), ("maxmemory", "0"), ("timeout", "0")];
+
+const COMMAND_HELP: [(&str, &str); 5] = [
+    ("(no subcommand)", "Return an empty list: no table of the commands is kept."),
+    ("COUNT", "Return the number of commands."),
+    ("DOCS [<command-name> ...]", "Return an empty map."),
+    ("INFO [<command-name> ...]", "Return null for each command."),
+    ("LIST", "Return the names of the commands."),
+];
+
+const CONFIG_HELP: [(&str, &str); 1] =
+    [("GET <pattern> [<pattern> ...]", "Return the parameters of these names, or all for *.")];
 
 pub(super) fn ping(arguments: Arguments<'_>, replies: &mut Replies) {
     match (arguments.len(), arguments.get(1)) {
@@ -111,7 +122,8 @@ pub(super) fn command(arguments: Arguments<'_>, replies: &mut Replies) {
                 null_array(replies);
             }
         }
-        (b"count" | b"list", _) => wrong_count("command", replies),
+        (b"help", 2) => help("COMMAND", &COMMAND_HELP, replies),
+        (b"count" | b"list" | b"help", _) => wrong_count("command", replies),
         _ => unknown_subcommand(subcommand, "COMMAND", replies),
     }
 }
@@ -126,6 +138,9 @@ fn null_array(replies: &mut Replies) {
 /// `CONFIG GET name…`.
 pub(super) fn config(arguments: Arguments<'_>, replies: &mut Replies) {
     let Some(subcommand) = arguments.get(1) else { return wrong_count("config", replies) };
+    if subcommand.eq_ignore_ascii_case(b"help") && arguments.len() == 2 {
+        return help("CONFIG", &CONFIG_HELP, replies);
+    }
     if !subcommand.eq_ignore_ascii_case(b"get") {
         return unknown_subcommand(subcommand, "CONFIG", replies);
     }

@@ -34,3 +34,14 @@ fn an_envoy_that_fails_closed_lets_none_pass_until_we_are_back() {
     world.wait_for(&[("x-user", "b")], 200);
     assert_eq!(world.statuses(&[("x-user", "a")], 1), [429], "what was counted before still counts");
 }
+
+/// Answers, item 13: an Envoy that fails open denies a caller whose headers together are more than the service reads.
+#[test]
+fn a_caller_with_a_long_header_does_not_make_envoy_fail_open() {
+    // Twenty descriptors with the same header of 55 KiB are more than 1 MiB.
+    let rate_limits = headers(&["user"]).repeat(20);
+    let options = RlsOptions::default();
+    let world = World::start(&Setup { limits: LIMITS, rate_limits, denies_on_failure: false, options });
+    let long = "v".repeat(55 * 1024);
+    assert_eq!(world.statuses(&[("x-user", &long)], 2), [429; 2]);
+}

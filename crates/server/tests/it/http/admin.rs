@@ -56,8 +56,8 @@ fn a_limit_of_the_callers_own_is_reset_for_a_key() {
 #[test]
 fn limits_are_listed_with_what_they_counted() {
     let site = Site::new(
-        "[limit.per-ip]\nkey = \"ip\"\nrate = [\"2/min\", \"10/h\"]\npriority = 3\nif_store_fails = \"deny\"\ncost = \"bytes\"\n\
-         [limit.per-ip.override.plan]\ngold = \"99/min\"\n",
+        "[limit.per-ip]\nkey = \"ip\"\nrate = [\"2/min\", \"10/h\"]\non_store_failure = \"deny\"\ncost = \"bytes\"\n\
+         overrides = [{ field = \"plan\", rates = { gold = \"99/min\" } }]\n",
     );
     for status in [200, 200, 429, 429] {
         assert_eq!(status_of(&site, "1"), status);
@@ -70,9 +70,32 @@ fn limits_are_listed_with_what_they_counted() {
         site.get("/v1/limits").json(),
         json!({"limits": [{
             "domain": "default", "name": "per-ip", "mode": "enforce", "algorithm": "token-bucket",
-            "rates": ["2/min", "10/h"], "overrides": [["99/min"]], "key": ["ip"], "cost": "bytes", "priority": 3,
-            "if_store_fails": "deny", "calls": counters(2, 2), "hits": counters(2, 2), "near": 1,
+            "rates": ["2/min", "10/h"], "overrides": [{"field": "plan", "value": "gold", "rates": ["99/min"]}],
+            "match": [], "when": [], "entries": [], "key": ["ip"], "cost": "bytes",
+            "on_store_failure": "deny", "on_bad_value": "default", "calls": counters(2, 2), "hits": counters(2, 2), "near": 1,
         }], "next": null})
+    );
+}
+
+/// Answers, item 29: a limit is listed with its conditions, and each override with its field and value, in order.
+#[test]
+fn limits_are_listed_with_conditions_and_overrides() {
+    let site = Site::new(
+        "[limit.uploads]\nmatch.method = [\"PUT\", \"P*\"]\nmatch.path = \"/files/*\"\nwhen = \"size(user) > 3\"\nkey = \"user\"\nrate = \"2/min\"\n\
+         overrides = [{ field = \"tenant\", rates = { acme = [\"9/s\", \"99/h\"] } }, { field = \"plan\", rates = { gold = \"99/min\" } }]\n",
+    );
+    let limit = &site.get("/v1/limits").json()["limits"][0];
+    assert_eq!(
+        limit["match"],
+        json!([{"field": "method", "condition": "is \"PUT\" or like \"P*\""}, {"field": "path", "condition": "like \"/files/*\""}])
+    );
+    assert_eq!(limit["when"], json!(["size(user) > 3"]));
+    assert_eq!(
+        limit["overrides"],
+        json!([
+            {"field": "tenant", "value": "acme", "rates": ["9/s", "99/h"]},
+            {"field": "plan", "value": "gold", "rates": ["99/min"]},
+        ])
     );
 }
 

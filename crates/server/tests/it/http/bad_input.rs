@@ -260,7 +260,7 @@ fn settlements_must_make_sense() {
         (format!(r#"{{"id":"{id}","cost":1}}"#), "unknown field `cost`, expected `id` or `actual`"),
         (
             r#"{"id":"xyz","actual":1}"#.to_owned(),
-            "the name of something held is 32 hexadecimal digits, as the check that holds it answered",
+            "the id of something held is 32 hexadecimal digits, as the check that holds it answered",
         ),
         (
             "[]".to_owned(),

@@ -108,6 +108,77 @@ fn a_limit_can_be_brought_along() {
     assert_eq!(answer.json()["limits"][0]["domain"], "@http");
 }
 
+/// Answers, item 16: over HTTP, a call that no limit applies to is refused if its domain says so, and is measured.
+#[test]
+fn unmatched_calls_are_refused_if_their_domain_says_so() {
+    let site = Site::new("unmatched = \"deny\"\n[limit.per-ip]\nkey = \"ip\"\nrate = \"9/h\"\n");
+    for body in [r#"{"descriptor":{"ipp":"7"}}"#, r#"{"descriptor":{}}"#] {
+        let answer = site.check(body);
+        assert_eq!(answer.status, 429, "{body}");
+        let json = answer.json();
+        assert_eq!(
+            (&json["allowed"], &json["decided_by"], &json["limits"]),
+            (&json!(false), &json!(null), &json!([]))
+        );
+        assert_eq!((&json["retry_after"], answer.field("retry-after")), (&json!(null), None));
+    }
+    assert_eq!(site.check(r#"{"domain":"nope","descriptor":{"ip":"7"}}"#).status, 200);
+    let text = site.get("/metrics").body;
+    for line in [
+        "tollgate_unmatched_calls_total{domain=\"default\"} 2",
+        "tollgate_unmatched_calls_total{domain=\"@unknown\"} 1",
+        "tollgate_bad_values_total{domain=\"default\",limit=\"per-ip\"} 0",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
+    }
+}
+
+/// Answers, item 14: over HTTP, `actual` is a number for the cost that the call stated, or an object of cost fields.
+#[test]
+fn settle_by_number_and_by_field() {
+    let site = Site::new(
+        "[limit.requests]\nkey = \"key\"\nrate = \"9/h\"\n[limit.tokens]\nkey = \"key\"\nrate = \"9000/h\"\ncost = \"tokens\"\n",
+    );
+    let hold = || {
+        let held = site.check(r#"{"descriptor":{"key":"k","tokens":900},"hold":"1min"}"#).json();
+        held["id"].as_str().expect("it is held").to_owned()
+    };
+    let settle =
+        |id: &str, actual: &str| site.post("/v1/settle", &format!(r#"{{"id":"{id}","actual":{actual}}}"#));
+    let left = || -> Vec<u64> {
+        let peek = r#"{"descriptor":{"key":"k","tokens":0},"cost":0,"mode":"peek"}"#;
+        let limits = site.check(peek).json()["limits"].clone();
+        limits.as_array().unwrap().iter().map(|limit| limit["remaining"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(settle(&hold(), "640").json(), json!({"settled": true}));
+    assert_eq!(left(), [8, 8_360]);
+    assert_eq!(settle(&hold(), r#"{"tokens":640.0}"#).json(), json!({"settled": true}));
+    assert_eq!(left(), [7, 7_720]);
+    let id = hold();
+    let wrong = settle(&id, r#"{"tokens":1,"tokns":2}"#);
+    assert_eq!(
+        wrong.problem(400),
+        r#"no limit reads its cost from field "tokns"; here they read it from "tokens""#
+    );
+    assert_eq!(wrong.json()["pointer"], "/actual/tokns");
+    for (actual, detail) in [
+        (r#"{"tokens":1,"tokens":2}"#, r#"the field "tokens" stands there twice"#),
+        (
+            r#"{"tokens":-1}"#,
+            "invalid value: integer `-1`, expected a whole number from 0 to 18446744073709551615",
+        ),
+        (
+            r#""640""#,
+            "invalid type: string \"640\", expected a whole number from 0 to 18446744073709551615, \
+             or an object with such a number for each cost field",
+        ),
+    ] {
+        assert_eq!(settle(&id, actual).problem(400), detail, "{actual}");
+    }
+    assert_eq!(settle(&id, "{}").json(), json!({"settled": true}), "as it was taken");
+    assert_eq!(left(), [6, 6_820]);
+}
+
 #[test]
 fn what_is_held_is_settled_with_what_it_cost() {
     let site = Site::new("[limit.tokens]\nkey = \"user\"\nrate = \"100/h\"\nalgorithm = \"fixed-window\"\n");
@@ -260,15 +331,15 @@ fn checks_of_a_list_are_decided_one_after_the_other() {
 
 #[test]
 fn one_of_a_list_that_makes_no_sense_has_a_problem_in_its_place() {
-    let site = Site::new("[limit.bytes]\nrate = \"10/h\"\ncost = \"bytes\"\n");
+    let site = Site::new("[limit.bytes]\nrate = \"10/h\"\ncost = \"bytes\"\non_bad_value = \"deny\"\n");
     let answer = site
         .check(r#"[{"descriptor":{"bytes":4}},{"descriptor":{"bytes":"many"}},{"descriptor":{"bytes":6}}]"#);
     let json = answer.json();
     assert_eq!((answer.status, &json[0]["allowed"], &json[2]["allowed"]), (200, &json!(true), &json!(true)));
-    assert_eq!((&json[1]["status"], &json[1]["pointer"]), (&json!(400), &json!("/1/descriptor/bytes")));
+    assert_eq!((&json[1]["status"], &json[1]["pointer"]), (&json!(400), &json!("/1/descriptor")));
     let alone = site.check(r#"{"descriptor":{"bytes":"-1"}}"#);
-    assert!(alone.problem(400).contains(r#"limit "bytes" reads the cost from field "bytes""#));
-    assert_eq!(alone.json()["pointer"], "/descriptor/bytes");
+    assert!(alone.problem(400).contains(r#"limit "bytes" denies bad values: the cost in the field "bytes""#));
+    assert_eq!(alone.json()["pointer"], "/descriptor");
 }
 
 // Guards, item 6: a limit that a caller supplies never reaches the state of a policy's limit, whatever it is called.

@@ -48,7 +48,7 @@ impl Store for Broken {
         self.try_it(|| self.inner.acquire(hits).into_inner())
     }
 
-    fn settle(&self, permit: Self::Permit, actual: &[u64]) -> Ready<Result<(), StoreError>> {
+    fn settle(&self, permit: &mut Self::Permit, actual: &[u64]) -> Ready<Result<(), StoreError>> {
         self.try_it(|| self.inner.settle(permit, actual).into_inner())
     }
 
@@ -73,9 +73,9 @@ fn site(policy: &str) -> (Site<Broken>, Arc<AtomicBool>, Arc<AtomicBool>) {
     (Site::on(store, clock, policy, |server| server, |api| api), fails, panics)
 }
 
-const POLICY: &str = "[limit.open]\nrate = \"1/h\"\nif_store_fails = \"allow\"\nmatch.who = \"open\"\n\
-                      [limit.closed]\nrate = \"1/h\"\nif_store_fails = \"deny\"\nmatch.who = \"closed\"\n\
-                      [limit.local]\nrate = \"1/h\"\nif_store_fails = \"local\"\nmatch.who = \"local\"\n";
+const POLICY: &str = "[limit.open]\nrate = \"1/h\"\non_store_failure = \"allow\"\nmatch.who = \"open\"\n\
+                      [limit.closed]\nrate = \"1/h\"\non_store_failure = \"deny\"\nmatch.who = \"closed\"\n\
+                      [limit.local]\nrate = \"1/h\"\non_store_failure = \"local\"\nmatch.who = \"local\"\n";
 
 #[test]
 fn while_the_store_is_away_every_limit_does_what_it_says() {
@@ -100,7 +100,7 @@ fn while_the_store_is_away_every_limit_does_what_it_says() {
 #[test]
 fn what_needs_the_store_says_that_it_is_away() {
     let (site, fails, _) = site(POLICY);
-    let held = site.check(r#"{"descriptor":{"who":"open"},"hold":"1min"}"#).json();
+    let held = site.check(r#"{"descriptor":{"who":"open"},"cost":1,"hold":"1min"}"#).json();
     fails.store(true, Ordering::SeqCst);
     let settle = format!(r#"{{"id":{},"actual":0}}"#, held["id"]);
     for answer in [
@@ -109,12 +109,31 @@ fn what_needs_the_store_says_that_it_is_away() {
         site.get("/v1/keys/top"),
     ] {
         let detail = answer.problem(503);
-        assert!(detail.starts_with("the store does not answer"), "{detail}");
+        assert!(detail.starts_with("store unavailable: it is safe to try again"), "{detail}");
+        assert_eq!(answer.json()["retry_safe"], true);
         let id: FaultId = answer.json()["fault"].as_str().unwrap().parse().unwrap();
         assert!(detail.contains(&id.to_string()), "{detail}");
         assert_eq!(answer.field("retry-after"), Some("1"));
     }
     assert!(site.get("/metrics").body.contains("\ntollgate_backend_up 0\n"));
+}
+
+/// Answers, item 15: over HTTP, what only the store can do is answered 503 while it is away, and says whether trying again is safe.
+#[test]
+fn writes_are_answered_503_while_the_store_is_away() {
+    let (site, fails, _) = site(POLICY);
+    fails.store(true, Ordering::SeqCst);
+    for more in [r#","mode":"charge""#, r#","mode":"refund""#, r#","hold":"1min""#] {
+        for who in ["open", "closed", "local"] {
+            let check = format!(r#"{{"descriptor":{{"who":"{who}"}}{more}}}"#);
+            let answer = site.check(&check);
+            let text = "store unavailable, this may have been done: trying again may do it twice";
+            assert_eq!(answer.problem(503), text, "{check}");
+            assert_eq!((&answer.json()["retry_safe"], answer.field("retry-after")), (&json!(false), None));
+            let several = site.check(&format!("[{check}]")).json();
+            assert_eq!((&several[0]["status"], &several[0]["detail"]), (&json!(503), &json!(text)));
+        }
+    }
 }
 
 #[test]

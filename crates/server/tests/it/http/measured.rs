@@ -1,6 +1,6 @@
 //! Metrics.
 
-use tollgate_server::{Compat, HttpApi, Metrics};
+use tollgate_server::{Compat, HttpApi, Metrics, TextFormat};
 
 use super::support::Site;
 
@@ -32,18 +32,18 @@ fn what_happened_is_counted() {
         200
     );
     let answer = client.get("/metrics");
-    assert_eq!(answer.field("content-type"), Some(Metrics::CONTENT_TYPE));
+    assert_eq!(answer.field("content-type"), Some(TextFormat::OpenMetrics.content_type()));
     let text = answer.body;
     let decisions = |rule: &str, outcome: &str| {
         value(
             &text,
-            &format!(r#"tollgate_decisions_total{{domain="default",rule="{rule}",outcome="{outcome}"}}"#),
+            &format!(r#"tollgate_decisions_total{{domain="default",limit="{rule}",outcome="{outcome}"}}"#),
         )
     };
     assert_eq!((decisions("per-ip", "allowed"), decisions("per-ip", "denied")), (2, 1));
     assert_eq!((decisions("strict", "allowed"), decisions("strict", "shadow_denied")), (1, 1));
-    assert_eq!(value(&text, r#"tollgate_hits_total{domain="@http",rule="",outcome="allowed"}"#), 4);
-    assert_eq!(value(&text, r#"tollgate_near_limit_total{domain="default",rule="per-ip"}"#), 1);
+    assert_eq!(value(&text, r#"tollgate_hits_total{domain="@http",limit="",outcome="allowed"}"#), 4);
+    assert_eq!(value(&text, r#"tollgate_near_limit_total{domain="default",limit="per-ip"}"#), 1);
     assert_eq!(value(&text, r#"tollgate_decision_duration_seconds_count{protocol="http"}"#), 4);
     assert_eq!(value(&text, r#"tollgate_decision_duration_seconds_bucket{le="+Inf",protocol="http"}"#), 4);
     let seconds: f64 =

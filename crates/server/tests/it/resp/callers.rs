@@ -83,10 +83,10 @@ fn tg_allow_of_one_token_leaves_limits_for_another_from_the_same_address() {
 fn tg_check_hold_of_one_caller_leaves_room_for_the_others() {
     let serving = Serving::by(POLICY);
     let (mut greedy, mut other) = (serving.caller(), Caller::from(ELSEWHERE, serving.address));
-    let holds = vec!["TG.CHECK HOLD 60 ip 1".to_owned(); 10_001];
+    let holds = vec!["TG.CHECK COST 1 HOLD 60 ip 1".to_owned(); 10_001];
     let mut replies = pipeline(&mut greedy, &holds);
     let last = replies.pop().expect("a reply");
-    assert!(replies.iter().all(|reply| matches!(reply.field("permit"), Reply::Bulk(_))));
+    assert!(replies.iter().all(|reply| matches!(reply.field("id"), Reply::Bulk(_))));
     assert_eq!(
         last,
         Reply::error(
@@ -94,13 +94,13 @@ fn tg_check_hold_of_one_caller_leaves_room_for_the_others() {
         )
     );
     assert_eq!(serving.engine.held(), 10_000);
-    assert!(matches!(other.say("TG.CHECK HOLD 60 ip 2").field("permit"), Reply::Bulk(_)));
+    assert!(matches!(other.say("TG.CHECK COST 1 HOLD 60 ip 2").field("id"), Reply::Bulk(_)));
 
-    let Reply::Bulk(permit) = replies[0].field("permit").clone() else { panic!("it is held") };
+    let Reply::Bulk(permit) = replies[0].field("id").clone() else { panic!("it is held") };
     assert_eq!(greedy.ask(&[b"TG.SETTLE", &permit, b"1"]), Reply::Integer(1));
-    assert!(matches!(greedy.say("TG.CHECK HOLD 60 ip 1").field("permit"), Reply::Bulk(_)));
+    assert!(matches!(greedy.say("TG.CHECK COST 1 HOLD 60 ip 1").field("id"), Reply::Bulk(_)));
     serving.clock.advance(Duration::from_secs(60));
-    assert!(matches!(greedy.say("TG.CHECK HOLD 60 ip 1").field("permit"), Reply::Bulk(_)));
+    assert!(matches!(greedy.say("TG.CHECK HOLD 60 ip 1").field("id"), Reply::Bulk(_)));
     assert_eq!(serving.engine.held(), 1);
 }
 
@@ -118,5 +118,5 @@ fn tg_check_hold_needs_the_scope_hold() {
     assert_eq!(caller.say("TG.CHECK HOLD 60 ip 1"), refusal);
     assert!(matches!(caller.say("TG.CHECK ip 1").field("allowed"), Reply::Integer(1)));
     assert_eq!(caller.say("AUTH holds-0123456789abcdef"), Reply::Status("OK".to_owned()));
-    assert!(matches!(caller.say("TG.CHECK HOLD 60 ip 1").field("permit"), Reply::Bulk(_)));
+    assert!(matches!(caller.say("TG.CHECK HOLD 60 ip 1").field("id"), Reply::Bulk(_)));
 }

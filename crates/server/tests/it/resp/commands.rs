@@ -158,6 +158,7 @@ domain = "llm"
 key = "user"
 rate = ["100/min", "1000/h"]
 cost = "tokens"
+on_bad_value = "deny"
 
 [limit.bytes]
 domain = "files"
@@ -263,24 +264,84 @@ fn what_is_held_is_settled_once() {
     let serving = Serving::by(POLICY);
     let mut caller = serving.caller();
     let held = caller.say("TG.CHECK DOMAIN files COST 80 HOLD 60 user ann");
-    let Reply::Bulk(permit) = held.field("permit").clone() else { panic!("{held:?}") };
+    let Reply::Bulk(permit) = held.field("id").clone() else { panic!("{held:?}") };
     assert_eq!(caller.ask(&[b"TG.SETTLE", &permit, b"30"]), Reply::Integer(1));
     assert_eq!(caller.ask(&[b"TG.SETTLE", &permit, b"0"]), Reply::Integer(0), "once");
     assert_eq!(check(&mut caller, "TG.CHECK DOMAIN files COST 0 user ann").2, 70);
     let refused = caller.say("TG.CHECK DOMAIN files COST 80 HOLD 60 user ann");
-    assert_eq!(refused.field("permit"), &Reply::Null);
+    assert_eq!(refused.field("id"), &Reply::Null);
     let held = caller.say("TG.CHECK DOMAIN files COST 10 HOLD 60 user ann");
-    let Reply::Bulk(late) = held.field("permit").clone() else { panic!("{held:?}") };
+    let Reply::Bulk(late) = held.field("id").clone() else { panic!("{held:?}") };
     serving.clock.advance(Duration::from_secs(61));
     assert_eq!(caller.ask(&[b"TG.SETTLE", &late, b"0"]), Reply::Integer(0), "too late");
-    for line in ["TG.SETTLE", "TG.SETTLE x", "TG.SETTLE x 1 2"] {
+    for line in ["TG.SETTLE", "TG.SETTLE x", "TG.SETTLE x 1 2", "TG.SETTLE x FIELDS"] {
         assert_eq!(caller.say(line), Reply::error("ERR wrong number of arguments for 'tg.settle' command"));
     }
     let unknown =
-        "ERR the name of something held is 32 hexadecimal digits, as the check that holds it answered";
+        "ERR the id of something held is 32 hexadecimal digits, as the check that holds it answered";
     assert_eq!(caller.say("TG.SETTLE x 1"), Reply::error(unknown));
     let number = "ERR the actual cost must be a whole number from 0 to 18446744073709551615, not '-1'";
     assert_eq!(caller.ask(&[b"TG.SETTLE", &permit, b"-1"]), Reply::error(number));
+}
+
+/// Answers, item 14: `TG.SETTLE id n` and `TG.SETTLE id FIELDS name n …` settle the limits whose cost is meant.
+#[test]
+fn settle_by_number_and_by_field() {
+    let serving = Serving::by(
+        "[limit.requests]\nkey = \"key\"\nrate = \"9/h\"\n[limit.tokens]\nkey = \"key\"\nrate = \"9000/h\"\ncost = \"tokens\"\n\
+         [limit.bytes]\nkey = \"key\"\nrate = \"7000/h\"\ncost = \"bytes\"\nmatch.bytes = { present = true }\n",
+    );
+    let mut caller = serving.caller();
+    let mut hold = |fields: &str| {
+        let held = caller.say(&format!("TG.CHECK HOLD 60 key k {fields}"));
+        let Reply::Bulk(id) = held.field("id").clone() else { panic!("{held:?}") };
+        String::from_utf8(id).unwrap()
+    };
+    let [one, two, three] = [hold("tokens 900"), hold("tokens 900"), hold("tokens 900 bytes 50")]
+        .map(|id| format!("TG.SETTLE {id}"));
+    for (line, answer) in [
+        (format!("{one} 640"), Reply::Integer(1)),
+        (format!("{two} FIELDS tokens 640"), Reply::Integer(1)),
+        (
+            format!("{three} 640"),
+            Reply::error(
+                r#"ERR limits read their cost from several fields: say the actual cost of each, of "tokens", "bytes""#,
+            ),
+        ),
+        (
+            format!("{three} FIELDS tokns 640"),
+            Reply::error(
+                r#"ERR no limit reads its cost from field "tokns"; here they read it from "tokens", "bytes""#,
+            ),
+        ),
+        (format!("{three} FIELDS tokens"), Reply::error("ERR field 'tokens' has no value")),
+        (format!("{three} FIELDS tokens 1 tokens 2"), Reply::error("ERR field 'tokens' is there twice")),
+        (
+            format!("{three} FIELDS tokens x"),
+            Reply::error(
+                "ERR the actual cost must be a whole number from 0 to 18446744073709551615, not 'x'",
+            ),
+        ),
+        (format!("{three} FIELDS bytes 10 tokens 20"), Reply::Integer(1)),
+    ] {
+        assert_eq!(caller.say(&line), answer, "{line}");
+    }
+    let mut left = |fields: &str| check(&mut caller, &format!("TG.CHECK PEEK COST 0 key k {fields}")).2;
+    assert_eq!(left("tokens 9001"), 9_000 - 640 - 640 - 20);
+    assert_eq!(left("tokens 0 bytes 7001"), 7_000 - 10);
+    assert_eq!(left("tokens 0 bytes 0"), 9 - 3, "each call stays one request");
+}
+
+/// Answers, item 16: over the protocol of Redis, a call that no limit applies to is refused if its domain says so.
+#[test]
+fn unmatched_calls_are_refused_if_their_domain_says_so() {
+    let serving = Serving::by("unmatched = \"deny\"\n[limit.per-ip]\nkey = \"ip\"\nrate = \"9/h\"\n");
+    let mut caller = serving.caller();
+    let answer = caller.say("TG.CHECK ipp 7");
+    assert_eq!((answer.field("allowed"), answer.field("limit")), (&Reply::Integer(0), &Reply::Null));
+    assert_eq!(answer.field("retry_after_ms"), &Reply::Integer(-1));
+    assert_eq!(caller.say("TG.CHECK DOMAIN nope ip 7").field("allowed"), &Reply::Integer(1));
+    assert_eq!(caller.say("TG.CHECK ip 7").field("allowed"), &Reply::Integer(1));
 }
 
 #[test]
@@ -311,8 +372,8 @@ fn decisions_and_connections_are_measured() {
     for line in [
         "tollgate_decision_duration_seconds_count{protocol=\"resp\"} 4",
         "tollgate_connections{protocol=\"resp\"} 1",
-        "tollgate_decisions_total{domain=\"@cl.throttle\",rule=\"\",outcome=\"allowed\"} 1",
-        "tollgate_decisions_total{domain=\"@tg.allow\",rule=\"\",outcome=\"denied\"} 1",
+        "tollgate_decisions_total{domain=\"@cl.throttle\",limit=\"\",outcome=\"allowed\"} 1",
+        "tollgate_decisions_total{domain=\"@tg.allow\",limit=\"\",outcome=\"denied\"} 1",
     ] {
         assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
     }
@@ -349,7 +410,7 @@ fn mistakes_decide_nothing() {
         ("TG.CHECK ip", "ERR field 'ip' has no value"),
         (
             "TG.CHECK DOMAIN llm user ann tokens many",
-            "ERR limit \"tokens\" reads the cost from field \"tokens\", which must be a whole number from 0 to 18446744073709551615",
+            "ERR limit \"tokens\" denies bad values: the cost in the field \"tokens\" is not a whole number from 0 to 18446744073709551615",
         ),
     ] {
         assert_eq!(caller.say(line), Reply::error(told), "{line}");

@@ -17,20 +17,17 @@ const POLICY: &str = r#"
 [limit.per-ip]
 key = "ip"
 rate = "5/s burst 10"
-priority = 3
 
 [limit.per-user]
 key = "user"
 rate = ["20/min", "100/h"]
 algorithm = "sliding-window-counter"
-priority = 2
 
 [limit.writes]
 key = "ip"
 match.method = ["POST", "PUT"]
 rate = "7/min"
 algorithm = "fixed-window"
-priority = 1
 
 [limit.spaced]
 key = ["user", "plan"]
@@ -45,14 +42,13 @@ cost = "tokens"
 rate = "1000/min"
 algorithm = "sub-windows"
 
-[limit.all]
-rate = "200/s burst 400"
-priority = -1
-
 [limit.maybe]
 key = "ip"
 rate = "1/s"
 mode = "shadow"
+
+[limit.all]
+rate = "200/s burst 400"
 "#;
 
 /// The store itself, asked by whoever knows which limits apply.
@@ -87,7 +83,6 @@ impl Library {
             let cost = match found.cost() {
                 Cost::Asked => cost,
                 Cost::Said(cost) => cost,
-                Cost::Unreadable => panic!("the test writes numbers"),
             };
             let hit = (found.rates().number(), found.key().to_vec(), cost);
             if found.is_shadow() { shadow.push(hit) } else { enforced.push(hit) }

@@ -6,7 +6,7 @@ use tollgate::ManualClock;
 use tollgate::store::{
     Answer, Busy, Hit, MemoryLimit, MemoryPermit, MemoryStore, Mode, Rule, Store, StoreError, Top, Usage,
 };
-use tollgate_server::rls::proto::Code;
+use tollgate_server::rls::proto::{Code, RateLimitDescriptor};
 use tollgate_server::{Keyring, RlsOptions};
 
 use super::rig::{EVENING, Rig, descriptor, request};
@@ -39,7 +39,7 @@ impl Store for Down {
         gone()
     }
 
-    fn settle(&self, _: Self::Permit, _: &[u64]) -> Ready<Result<(), StoreError>> {
+    fn settle(&self, _: &mut Self::Permit, _: &[u64]) -> Ready<Result<(), StoreError>> {
         gone()
     }
 
@@ -59,7 +59,7 @@ impl Store for Down {
 #[tokio::test]
 async fn every_limit_says_what_becomes_of_a_call() {
     let limit = |name: &str, choice: &str| {
-        format!("[limit.{name}]\nkey = \"{name}\"\nrate = \"1/h\"\nif_store_fails = \"{choice}\"\n")
+        format!("[limit.{name}]\nkey = \"{name}\"\nrate = \"1/h\"\non_store_failure = \"{choice}\"\n")
     };
     let text = format!(
         "domain = \"d\"\n{}{}{}",
@@ -90,4 +90,24 @@ async fn every_limit_says_what_becomes_of_a_call() {
     assert_eq!(rig.ask(ask(&["local"])).await.unwrap().overall_code(), Code::OverLimit);
     // One that can tell refuses: that is an answer.
     assert_eq!(rig.ask(ask(&["local", "closed"])).await.unwrap().overall_code(), Code::OverLimit);
+}
+
+/// Answers, item 15: over gRPC, a call that gives back is `UNAVAILABLE` while the store is away, and says whether trying again is safe.
+#[tokio::test]
+async fn a_refund_is_unavailable_while_the_store_is_away() {
+    for choice in ["allow", "deny", "local"] {
+        let text = format!(
+            "domain = \"d\"\n[limit.a]\nkey = \"a\"\nrate = \"1/h\"\non_store_failure = \"{choice}\"\n"
+        );
+        let clock = ManualClock::starting_at(EVENING);
+        let store = Down(MemoryStore::builder().clock(clock.clone()).build());
+        let rig = Rig::start(store, clock, &text, RlsOptions::default(), Keyring::open());
+        let back = RateLimitDescriptor { is_negative_hits: true, ..descriptor(&[("a", "x")]) };
+        let error = rig.ask(request("d", &[back])).await.unwrap_err();
+        assert_eq!(error.code(), tonic::Code::Unavailable, "{choice}");
+        assert_eq!(
+            error.message(),
+            "store unavailable, this may have been done: trying again may do it twice"
+        );
+    }
 }

@@ -15,7 +15,8 @@ use crate::keyed::KeyedReservation;
 /// and can go wherever the request goes. Dropping it keeps what was taken.
 #[must_use = "dropping it keeps what was taken"]
 pub struct MemoryPermit<C: Clock = DefaultClock> {
-    taken: Taken<C>,
+    /// None once it is settled.
+    taken: Option<Taken<C>>,
     /// The limits among them that callers supplied: their quotas must not be forgotten before they are settled.
     supplied: Vec<MemoryLimit<C>>,
 }
@@ -40,7 +41,7 @@ impl<C: Clock> Taken<C> {
 
 impl<C: Clock> MemoryPermit<C> {
     pub(super) fn new(taken: Taken<C>) -> Self {
-        Self { taken, supplied: Vec::new() }
+        Self { taken: Some(taken), supplied: Vec::new() }
     }
 
     /// The same, for as long as which the quotas of these hits are remembered.
@@ -49,9 +50,8 @@ impl<C: Clock> MemoryPermit<C> {
         Self { supplied: supplied.map(|hit| hit.limit.clone()).collect(), ..self }
     }
 
-    pub(super) fn settle(self, actual: &[u64]) {
-        let Some(&first) = actual.first() else { return };
-        let Self { taken, supplied: _supplied } = self;
+    pub(super) fn settle(&mut self, actual: &[u64]) {
+        let (Some(taken), Some(&first)) = (self.taken.take(), actual.first()) else { return };
         match taken {
             Taken::Level(taken) => taken.settle(first),
             Taken::Other(taken) => taken.settle(first),
@@ -60,6 +60,7 @@ impl<C: Clock> MemoryPermit<C> {
                 taken.settle_each(|tier, _| sums[tier.position()]);
             }
         }
+        self.supplied.clear();
     }
 }
 
@@ -76,6 +77,7 @@ fn sums(places: &[Place], actual: &[u64]) -> Vec<u64> {
 
 impl<C: Clock> fmt::Debug for MemoryPermit<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryPermit").field("decision", &self.taken.decision()).finish_non_exhaustive()
+        let decision = self.taken.as_ref().map(Taken::decision);
+        f.debug_struct("MemoryPermit").field("decision", &decision).finish_non_exhaustive()
     }
 }

@@ -21,6 +21,8 @@ pub struct Restored {
     pub keys: usize,
     /// What could not be read. Nothing, on a first start: then there is no folder.
     pub problems: Vec<SnapshotError>,
+    /// Where the files are now that could not be read: beside where they were, so that no later save replaces them.
+    pub set_aside: Vec<PathBuf>,
 }
 
 impl<C: Clock> MemoryStore<C> {
@@ -90,11 +92,33 @@ pub(super) fn restore<C: Clock>(store: &MemoryStore<C>, folder: &Path) -> Restor
         let (table, keys) = Table::restore(sort, options, pool.as_ref(), clock, &path);
         match keys {
             Ok(keys) => restored.keys += keys,
-            Err(problem) => restored.problems.push(problem),
+            Err(problem) => {
+                restored.problems.push(problem);
+                match set_aside(&path) {
+                    Ok(place) => restored.set_aside.push(place),
+                    Err(error) => restored.problems.push(SnapshotError::new(&path, error.into())),
+                }
+            }
         }
         lock(tables).insert(sort, Kept::new(options, table));
     }
     restored
+}
+
+/// Renames a file that could not be read, without replacing one that was set aside before.
+fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let place = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".unreadable");
+        if number > 0 {
+            name.push(format!("-{number}"));
+        }
+        PathBuf::from(name)
+    };
+    let free = (0..=u32::MAX).map(place).find(|place| !place.exists());
+    let free = free.ok_or(io::ErrorKind::AlreadyExists)?;
+    fs::rename(path, &free)?;
+    Ok(free)
 }
 
 /// The files of tables in a folder, in the order of their names.

@@ -64,6 +64,29 @@ fn a_store_goes_on_after_a_restart() {
     assert!(take(&restored, &changed, "bob", 9), "another rule starts afresh");
 }
 
+/// Answers, item 29: a snapshot that cannot be read is kept beside where it was, and neither a save nor a second one replaces it.
+#[test]
+fn restore_sets_an_unreadable_file_aside() {
+    let folder = Folder::new("aside");
+    let limit = |store: &Memory| store.open(&per_user());
+    let store = MemoryStore::builder().clock(ManualClock::new()).build();
+    assert!(take(&store, &limit(&store), "bob", 1));
+    store.save(&folder.0).unwrap();
+    let name = fs::read_dir(&folder.0).unwrap().next().unwrap().unwrap().file_name().into_string().unwrap();
+    let file = folder.0.join(&name);
+    for (damaged, aside) in [("one", format!("{name}.unreadable")), ("two", format!("{name}.unreadable-1"))] {
+        fs::write(&file, damaged).unwrap();
+        let (store, what) = MemoryStore::builder().clock(ManualClock::new()).restore(&folder.0);
+        assert_eq!((what.keys, what.problems.len()), (0, 1));
+        assert_eq!(what.set_aside, [folder.0.join(&aside)]);
+        assert!(take(&store, &limit(&store), "bob", 1));
+        assert_eq!(store.save(&folder.0).unwrap(), 1);
+        assert_eq!(fs::read_to_string(folder.0.join(aside)).unwrap(), damaged);
+    }
+    let (_, what) = MemoryStore::builder().clock(ManualClock::new()).restore(&folder.0);
+    assert_eq!((what.keys, what.problems.len()), (1, 0), "what was saved since is read");
+}
+
 #[test]
 fn a_first_start_has_no_folder_and_a_bad_file_harms_no_other() {
     let folder = Folder::new("damaged");

@@ -51,7 +51,7 @@ impl Store for Remote {
         self.reach().await?.acquire(hits).await
     }
 
-    async fn settle(&self, permit: MemoryPermit, actual: &[u64]) -> Result<(), StoreError> {
+    async fn settle(&self, permit: &mut MemoryPermit, actual: &[u64]) -> Result<(), StoreError> {
         self.reach().await?.settle(permit, actual).await
     }
 
@@ -273,9 +273,9 @@ async fn there_are_as_many_shares_as_processes_were_seen() {
 #[tokio::test]
 async fn each_limit_of_a_policy_says_what_to_do_while_the_store_is_away() {
     let policy = |text: &str| tollgate_policy::Policy::parse("limits.toml", text).unwrap();
-    let open = "[limit.open]\nrate = \"1/d\"\nif_store_fails = \"allow\"\n";
-    let local = "[limit.local]\nrate = \"2/d\"\nif_store_fails = \"local\"\n";
-    let closed = "[limit.closed]\nmatch.method = \"POST\"\nrate = \"9/d\"\nif_store_fails = \"deny\"\n";
+    let open = "[limit.open]\nrate = \"1/d\"\non_store_failure = \"allow\"\n";
+    let local = "[limit.local]\nrate = \"2/d\"\non_store_failure = \"local\"\n";
+    let closed = "[limit.closed]\nmatch.method = \"POST\"\nrate = \"9/d\"\non_store_failure = \"deny\"\n";
     let store = Remote::default();
     let is_away = Arc::clone(&store.is_away);
     let layer =

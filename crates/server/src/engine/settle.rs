@@ -1,0 +1,171 @@
+//! What something held cost in the end.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate::store::{Store, StoreError};
+
+use super::case::Case;
+use super::notes::{CostFrom, Want};
+
+/// What something held cost in the end.
+///
+/// A number settles the limits whose cost the call stated, by its cost or, if no limit took that, in a cost field; names settle
+/// the limits that read these cost fields; every other limit keeps its cost.
+#[derive(Clone, Copy, Debug)]
+pub enum Actual<'a> {
+    /// The cost that the call stated.
+    Cost(u64),
+    /// Cost fields by name.
+    Fields(&'a [(&'a str, u64)]),
+}
+
+/// Why something held was not settled. It is still held, unless the store may have settled it: then trying again finds nothing
+/// held, and changes nothing.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// The actual cost is a number, and every limit costs what the policy says.
+    Unstated,
+    /// The actual cost is a number, and limits read their cost from several fields.
+    Several {
+        /// These fields.
+        fields: Vec<String>,
+    },
+    /// No limit reads its cost from this field.
+    NoSuchField {
+        /// The field.
+        field: String,
+        /// Those from which limits of this permit read it.
+        there: Vec<String>,
+    },
+    /// The store is unavailable.
+    Store(StoreError),
+}
+
+/// What each hit cost in the end.
+pub(super) type HitCosts = SmallVec<[u64; 4]>;
+
+/// Where the costs of something held come from.
+pub(super) struct Costs {
+    /// For each hit that can be settled, what was taken, and which cost it is.
+    hits: SmallVec<[(u64, Source); 4]>,
+    /// Whether any limit applies to the call, and whether one takes the cost that the call stated.
+    is_limited: bool,
+    is_stated: bool,
+    /// The cost fields that limits read.
+    fields: SmallVec<[Arc<str>; 1]>,
+}
+
+/// Which cost of a call a limit took.
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    Call,
+    Field(Arc<str>),
+    Nobody,
+}
+
+impl Costs {
+    /// The costs of a call. Only those of the limits that are enforced can be settled.
+    pub(super) fn of<S: Store>(case: &Case<'_, S>) -> Self {
+        let source = |want: &Want| match (want.cost_from, case.cost_field(want)) {
+            (CostFrom::Call, _) => Source::Call,
+            (CostFrom::Field, Some(field)) => Source::Field(Arc::clone(field)),
+            (CostFrom::Field | CostFrom::Nobody, _) => Source::Nobody,
+        };
+        let hits = case.enforced().iter().map(|want| (want.cost, source(want))).collect();
+        let mut costs = Self { hits, is_limited: false, is_stated: false, fields: SmallVec::new() };
+        for want in case.wants() {
+            costs.is_limited = true;
+            match source(want) {
+                Source::Call => costs.is_stated = true,
+                Source::Field(field) if !costs.fields.contains(&field) => costs.fields.push(field),
+                Source::Field(_) | Source::Nobody => {}
+            }
+        }
+        costs
+    }
+
+    /// What each hit cost in the end. `is_cost_field` tells whether limits of the policy read their cost from a field: one that
+    /// does not apply to this call is no mistake.
+    pub(super) fn actual(
+        &self,
+        actual: Actual<'_>,
+        is_cost_field: impl Fn(&str) -> bool,
+    ) -> Result<HitCosts, SettleError> {
+        match (actual, &self.fields[..]) {
+            (Actual::Cost(cost), _) if self.is_stated => {
+                Ok(self.with(|source| (*source == Source::Call).then_some(cost)))
+            }
+            (Actual::Cost(_), []) if self.is_limited => Err(SettleError::Unstated),
+            (Actual::Cost(_), []) => Ok(self.with(|_| None)),
+            (Actual::Cost(cost), [field]) => Ok(self.with(|source| source.is_field(field).then_some(cost))),
+            (Actual::Cost(_), several) => Err(SettleError::Several { fields: names(several) }),
+            (Actual::Fields(actual), there) => {
+                let is_known = |name: &str| there.iter().any(|field| **field == *name) || is_cost_field(name);
+                if let Some((field, _)) = actual.iter().find(|(name, _)| !is_known(name)) {
+                    return Err(SettleError::NoSuchField { field: (*field).to_owned(), there: names(there) });
+                }
+                let cost = |source: &Source| actual.iter().find(|(name, _)| source.is_field(name));
+                Ok(self.with(|source| cost(source).map(|(_, cost)| *cost)))
+            }
+        }
+    }
+
+    /// The cost of each hit: what was taken, where `actual` says nothing.
+    fn with(&self, actual: impl Fn(&Source) -> Option<u64>) -> HitCosts {
+        self.hits.iter().map(|(taken, source)| actual(source).unwrap_or(*taken)).collect()
+    }
+}
+
+impl Source {
+    fn is_field(&self, name: &str) -> bool {
+        matches!(self, Self::Field(field) if **field == *name)
+    }
+}
+
+fn names(fields: &[Arc<str>]) -> Vec<String> {
+    fields.iter().map(|field| field.as_ref().to_owned()).collect()
+}
+
+impl fmt::Display for SettleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unstated => f.write_str(
+                "the check that holds this stated no cost that a limit took: state one there to settle it by a number",
+            ),
+            Self::Several { fields } => {
+                write!(f, "limits read their cost from several fields: say the actual cost of each, of ")?;
+                write_list(f, fields)
+            }
+            Self::NoSuchField { field, there } => {
+                write!(f, "no limit reads its cost from field {field:?}")?;
+                if there.is_empty() {
+                    return Ok(());
+                }
+                f.write_str("; here they read it from ")?;
+                write_list(f, there)
+            }
+            Self::Store(_) => f.write_str("store unavailable: it is safe to try again"),
+        }
+    }
+}
+
+fn write_list(f: &mut fmt::Formatter<'_>, fields: &[String]) -> fmt::Result {
+    for (place, field) in fields.iter().enumerate() {
+        let separator = if place == 0 { "" } else { ", " };
+        write!(f, "{separator}{field:?}")?;
+    }
+    Ok(())
+}
+
+impl Error for SettleError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}
