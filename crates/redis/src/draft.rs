@@ -59,6 +59,7 @@ impl Draft {
     pub(crate) fn of(keys: &Keys, hits: &[Hit<'_, RedisLimit>], merges: bool) -> Result<Self, StoreError> {
         let mut draft = Self { tiers: Vec::new(), places: Vec::new(), is_alone: hits.len() == 1 };
         for (number, hit) in hits.iter().enumerate() {
+            hit.limit.check()?;
             let tag = keys.tag(hit.limit.as_ref(), hit.key);
             draft.is_alone &= hit.limit.quotas().len() == 1;
             for (quota, opened) in hit.limit.quotas().iter().enumerate() {

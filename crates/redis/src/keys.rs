@@ -1,7 +1,7 @@
 //! What states are called in Redis.
 //!
 //! ```text
-//! <prefix>tg1:{3fa9}:0c5e1a7b9d2f4e68:0=alice
+//! <prefix>tg2:{3fa9}:0c5e1a7b9d2f4e68:0=alice
 //!         │    │     │                │ └ the caller's key as it is, up to 64 bytes; `#` and its SHA-256 if it is longer
 //!         │    │     │                └ which of the rule's quotas
 //!         │    │     └ the rule: domain, name, algorithm and all quotas, hashed
@@ -9,7 +9,7 @@
 //!         └ the version of this layout, and of what the states look like
 //! ```
 //!
-//! `<prefix>tg1:nodes` is a sorted set of those who share all this.
+//! `<prefix>tg2:nodes` is a sorted set of those who share all this.
 //!
 //! A changed rule has other keys, so it starts afresh. A version of tollgate that keeps states differently has another layout
 //! version, so both can run side by side: neither reads what the other wrote. While they do, a caller can get the limit from each
@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 use tollgate::store::Rule;
 
 /// The version of the layout.
-pub(crate) const LAYOUT: u32 = 1;
+pub(crate) const LAYOUT: u32 = 2;
 /// Longer keys are hashed: they may be as long as a stranger likes.
 const LONGEST_KEY: usize = 64;
 
@@ -196,8 +196,8 @@ mod tests {
     fn a_name_says_layout_tag_rule_quota_and_key() {
         let rule = Rule::new("api", "per user", Quota::per_second(1)).with_quota(Quota::per_day(5));
         let text = String::from_utf8(name(&keys(), &rule, 1, b"alice")).unwrap();
-        let (head, rest) = text.split_at("app:tg1:{".len());
-        assert_eq!((head, &rest[4..6]), ("app:tg1:{", "}:"), "{text}");
+        let (head, rest) = text.split_at("app:tg2:{".len());
+        assert_eq!((head, &rest[4..6]), ("app:tg2:{", "}:"), "{text}");
         assert!(rest.ends_with(":1=alice") && rest.len() == 4 + 2 + 16 + ":1=alice".len(), "{text}");
         assert_eq!(keys().label(text.as_bytes()), &rest.as_bytes()[6..]);
         assert_eq!(Label::of(&QuotaName::all(&rule)[1], b"alice").as_bytes(), &rest.as_bytes()[6..]);

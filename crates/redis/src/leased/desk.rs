@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tollgate::{Clock, ManualClock, MonotonicClock, Tick};
+use tollgate::{BootClock, Clock, ManualClock, Tick};
 
 use super::Leases;
 use super::account::{Account, Report, Tally, Why};
@@ -36,9 +36,10 @@ pub(super) struct Desk {
     pub(super) failed: AtomicU64,
 }
 
-/// The clock by which leases end here: that of this machine, unless Redis is given one.
+/// The clock by which leases end here: that of this machine, unless Redis is given one. It goes on while the machine is suspended, as
+/// the clock of Redis does, where a lease then counts as spent.
 enum Watch {
-    Own(MonotonicClock),
+    Own(BootClock),
     Given(ManualClock),
 }
 
@@ -50,7 +51,7 @@ impl Desk {
             leases,
             node: fastrand::u64(1..1 << 52) as f64,
             numbers: AtomicU64::new(0),
-            clock: clock.cloned().map_or_else(|| Watch::Own(MonotonicClock::new()), Watch::Given),
+            clock: clock.cloned().map_or_else(|| Watch::Own(BootClock::new()), Watch::Given),
             is_closed: AtomicBool::new(leases.most() < 2),
             resting: AtomicU64::new(0),
             keeper: Mutex::default(),
