@@ -4,7 +4,7 @@ use tollgate::store::{Answer, Hit, Said, StoreError};
 use tollgate::{Decision, Verdict};
 
 use crate::call::Line;
-use crate::keys::{Keys, Tag};
+use crate::keys::{Keys, Label, Tag};
 use crate::limit::RedisLimit;
 use crate::twin::{Twin, View};
 
@@ -27,6 +27,7 @@ pub(crate) struct Draft {
 pub(crate) struct Tier {
     pub(crate) twin: Twin,
     pub(crate) key: Vec<u8>,
+    pub(crate) label: Label,
     pub(crate) tag: Tag,
     pub(crate) cost: u64,
 }
@@ -65,7 +66,8 @@ impl Draft {
             for (quota, opened) in hit.limit.quotas().iter().enumerate() {
                 let tier = opened.twin.map(|twin| {
                     let key = keys.name(tag, &opened.name, hit.key);
-                    draft.add(Tier { twin, key, tag, cost: hit.cost }, merges)
+                    let label = Label::of(&opened.name, hit.key);
+                    draft.add(Tier { twin, key, label, tag, cost: hit.cost }, merges)
                 });
                 // Nobody has four billion of them.
                 draft.places.push(Place { hit: number as u32, quota: quota as u32, cost: hit.cost, tier });

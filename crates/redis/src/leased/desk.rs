@@ -79,26 +79,25 @@ impl Desk {
     /// Does something with the account of a state, if it has one.
     pub(super) fn account<T>(
         &self,
-        store: &RedisStore,
         tier: &Tier,
         with: impl FnOnce(&mut Account, &mut Tally) -> T,
     ) -> Option<T> {
-        let label = store.keys().label(&tier.key);
+        let label = tier.label.as_bytes();
         let (shard, hash) = self.book.shard(label);
         let mut page = shard.lock();
         page.find(hash, label).map(|(entry, tally)| with(&mut entry.account, tally))
     }
 
     /// Begins a call about a state, unless one is under way or there is no need for one. An account is opened for it if there is room.
-    pub(super) fn begin(&self, store: &RedisStore, tier: &Tier, why: Why, now: Tick) -> Option<Report> {
+    pub(super) fn begin(&self, tier: &Tier, why: Why, now: Tick) -> Option<Report> {
         if !self.is_open() {
             return None;
         }
-        let label = store.keys().label(&tier.key);
+        let label = tier.label.as_bytes();
         let (shard, hash) = self.book.shard(label);
         let mut page = shard.lock();
         if why == Why::Short {
-            page.open(hash, label, tier, now);
+            page.open(hash, tier, now);
         }
         let (entry, tally) = page.find(hash, label)?;
         self.begin_for(&mut entry.account, why, now, tally)
@@ -123,7 +122,7 @@ impl Desk {
 
     /// Tells those who wait that a call about a state has ended.
     pub(super) fn tell(&self, store: &RedisStore, tier: &Tier) {
-        let (shard, _) = self.book.shard(store.keys().label(&tier.key));
+        let (shard, _) = self.book.shard(tier.label.as_bytes());
         shard.ended.notify_waiters();
     }
 

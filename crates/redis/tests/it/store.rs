@@ -194,7 +194,7 @@ impl<'a> History<'a> {
 async fn every_answer_is_that_of_a_store_in_process() {
     let (redis, clock) = (Redis::start(), ManualClock::new());
     let store = crate::kit::plain(&redis, &clock);
-    for seed in histories(0..800) {
+    for seed in histories(0..1_000) {
         if seed % 1_000 == 999 {
             redis.ask(&["FLUSHALL"]);
         }
@@ -209,7 +209,7 @@ async fn every_answer_is_that_of_a_store_in_process() {
 async fn windows_begin_by_the_wall_clock_in_every_store() {
     let (redis, clock) = (Redis::start(), ManualClock::starting_at(Duration::from_millis(1_794_767_961_500)));
     let both = Both::by(crate::kit::plain(&redis, &clock), clock.clone());
-    // 1.5 s into a window of 2 s, ten tries of twenty, one every tenth of a second.
+    // From 1.5 s into a window of 2 s on, twenty tries every quarter of a second.
     for kind in [Kind::FixedWindow, Kind::PacedWindow, Kind::SlidingCounter, Kind::SubWindows] {
         let rule = Rule::new("d", kind.name(), Quota::per(20, Duration::from_secs(2))).with_kind(kind);
         let (here, there) = (both.redis.open(&rule), both.memory.open(&rule));

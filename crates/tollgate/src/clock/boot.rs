@@ -5,7 +5,7 @@ use tollgate_core::Tick;
 use super::Clock;
 
 /// The time since the machine was started, which goes on while the machine is suspended: for what ends elsewhere at the same
-/// time. On Linux; other systems have no such clock that is as fast to read, and there it is the
+/// time. Where the system has no such clock of its own (Linux, Android and Apple's have), it is the
 /// [system's monotonic clock](super::MonotonicClock).
 ///
 /// # Examples
@@ -17,7 +17,7 @@ use super::Clock;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BootClock {
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
     monotonic: super::MonotonicClock,
 }
 
@@ -28,20 +28,28 @@ impl BootClock {
     }
 }
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
+/// Which goes on there, unlike that of Linux.
+#[cfg(target_vendor = "apple")]
+const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+
 impl Clock for BootClock {
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     #[inline]
     #[allow(unsafe_code, reason = "the standard library does not read this clock")]
     fn now(&self) -> Tick {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: it writes one timespec, to which the pointer leads.
-        let answer = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
-        debug_assert_eq!(answer, 0, "every Linux since 2.6.39 has this clock");
+        let answer = unsafe { libc::clock_gettime(CLOCK, &raw mut time) };
+        debug_assert_eq!(answer, 0, "the system has this clock");
         // Neither is negative: the machine was started before.
-        Tick::from_nanos((time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
+        Tick::from_nanos(
+            (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64),
+        )
     }
 
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
     #[inline]
     fn now(&self) -> Tick {
         self.monotonic.now()
