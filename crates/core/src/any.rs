@@ -150,6 +150,19 @@ impl AnyAlgorithm {
         }
     }
 
+    /// The same with windows or parts that are [aligned](FixedWindow::aligned) to a moment `age` before the clock's origin, if it
+    /// has any.
+    #[must_use]
+    pub const fn aligned(self, age: Duration) -> Self {
+        match self {
+            Self::FixedWindow(window) => Self::FixedWindow(window.aligned(age)),
+            Self::PacedWindow(window) => Self::PacedWindow(window.aligned(age)),
+            Self::SlidingCounter(counter) => Self::SlidingCounter(counter.aligned(age)),
+            Self::SubWindows(parts) => Self::SubWindows(parts.aligned(age)),
+            other => other,
+        }
+    }
+
     /// Which it is.
     pub const fn kind(&self) -> Kind {
         match self {

@@ -268,7 +268,7 @@ impl<C: Curve> Algorithm for C {
 
     fn charge(&self, level: &u64, extra: u64, now: Tick) -> Option<u64> {
         let next = self.charged(*level, extra, now);
-        (next != *level).then_some(next)
+        (extra > 0 && next != *level).then_some(next)
     }
 
     fn retune(&self, level: &u64, now: Tick, quota: Quota) -> (Self, u64) {

@@ -1,8 +1,10 @@
 //! The sliding window counter.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::decision::Facts;
+use crate::tick::nanos_of;
 use crate::{Algorithm, Ask, Claim, GiveBack, Quota, Step, Tick};
 
 /// The sliding window counter: guesses a trailing window from two aligned counts.
@@ -38,6 +40,10 @@ pub struct SlidingCounter {
     count: u64,
     /// Zero means unlimited.
     period_ns: u64,
+    /// How much of window zero had passed at the clock's origin.
+    phase_ns: u64,
+    /// How much time had passed there since the moment that windows are aligned to.
+    age_ns: u64,
 }
 
 /// Two neighbouring counts.
@@ -61,16 +67,35 @@ impl Counts {
 }
 
 impl SlidingCounter {
-    /// Counts for `quota`.
+    /// Counts for `quota`, in windows aligned to the clock's origin.
     pub const fn new(quota: Quota) -> Self {
-        Self { count: quota.count(), period_ns: quota.period_nanos() }
+        Self { count: quota.count(), period_ns: quota.period_nanos(), phase_ns: 0, age_ns: 0 }
+    }
+
+    /// The same, aligned to a moment that lies `age` before the clock's origin: with the time since 1970 there, windows begin
+    /// when those of the wall clock do. A state belongs to windows of one age.
+    #[must_use]
+    pub const fn aligned(self, age: Duration) -> Self {
+        let age_ns = nanos_of(age);
+        let phase_ns = if self.period_ns == 0 { 0 } else { age_ns % self.period_ns };
+        Self { phase_ns, age_ns, ..self }
+    }
+
+    /// Time since window zero began.
+    fn shifted(&self, now: Tick) -> u64 {
+        now.as_nanos().saturating_add(self.phase_ns)
+    }
+
+    /// The window that `now` lies in.
+    fn window_at(&self, now: Tick) -> u64 {
+        self.shifted(now) / self.period_ns
     }
 
     /// The counts at `now`, and how much of their window has passed. A clock behind the counts is taken to stand at the
     /// beginning of their window.
     fn seen(&self, counts: &Counts, now: Tick) -> (Counts, u64) {
-        let seen = counts.at(now.as_nanos() / self.period_ns);
-        (seen, now.as_nanos().saturating_sub(seen.window * self.period_ns))
+        let seen = counts.at(self.window_at(now));
+        (seen, self.shifted(now).saturating_sub(seen.window * self.period_ns))
     }
 
     /// How much of the window must have passed for `cost` to fit; `None` if it cannot fit in this window.
@@ -92,7 +117,7 @@ impl SlidingCounter {
         loop {
             if let Some(needed) = self.passed_needed(seen, cost) {
                 let at = seen.window.checked_mul(self.period_ns)?.checked_add(needed.max(passed))?;
-                return Some((Tick::from_nanos(at), seen));
+                return Some((Tick::from_nanos(at.saturating_sub(self.phase_ns)), seen));
             }
             // Two windows on, everything is forgotten and any cost up to the count fits.
             (seen, passed) = (seen.at(seen.window.checked_add(1)?), 0);
@@ -113,9 +138,9 @@ impl SlidingCounter {
         // A window that has not begun yet is not fresh though it be empty: what was promised in it may have been given back,
         // but what it pushed out of sight still counts until then.
         let fresh = seen.window.saturating_add(windows).saturating_mul(self.period_ns);
-        let reset_ns = fresh.saturating_sub(now.as_nanos());
+        let reset_ns = fresh.saturating_sub(self.shifted(now));
         // Nothing can be had before that window begins.
-        let is_behind = seen.window > now.as_nanos() / self.period_ns;
+        let is_behind = seen.window > self.window_at(now);
         let remaining = if is_behind { 0 } else { self.count.saturating_sub(self.used(counts, now)) };
         Facts { remaining, reset_ns }
     }
@@ -152,15 +177,19 @@ impl Algorithm for SlidingCounter {
         Claim { cost, act, mark: change.window }
     }
 
-    fn give_back(&self, counts: &Counts, back: GiveBack, _now: Tick) -> Option<Counts> {
+    fn give_back(&self, counts: &Counts, back: GiveBack, now: Tick) -> Option<Counts> {
+        if self.period_ns == 0 {
+            return None;
+        }
         let amount = back.amount.min(back.claim.cost);
-        let mut next = *counts;
-        match counts.window.checked_sub(back.claim.mark)? {
+        let (seen, _) = self.seen(counts, now);
+        let mut next = seen;
+        match seen.window.checked_sub(back.claim.mark)? {
             0 => next.current = next.current.saturating_sub(amount),
             1 => next.previous = next.previous.saturating_sub(amount),
             _ => return None,
         }
-        (next != *counts).then_some(next)
+        (next != seen).then_some(next)
     }
 
     fn refund(&self, counts: &Counts, amount: u64, now: Tick) -> Option<Counts> {
@@ -184,7 +213,7 @@ impl Algorithm for SlidingCounter {
 
     /// Windows of the same length go on as they are. Otherwise what counts at `now` counts in full in the new window.
     fn retune(&self, counts: &Counts, now: Tick, quota: Quota) -> (Self, Counts) {
-        let new = Self::new(quota);
+        let new = Self::new(quota).aligned(Duration::from_nanos(self.age_ns));
         if new.period_ns == self.period_ns {
             return (new, *counts);
         }
@@ -192,10 +221,11 @@ impl Algorithm for SlidingCounter {
             return (new, Counts::default());
         }
         // What was promised for later stays ahead of everybody who comes now.
-        let newest = now.as_nanos().max(counts.window.saturating_mul(self.period_ns));
-        let window = newest / new.period_ns;
+        let newest =
+            now.as_nanos().max(counts.window.saturating_mul(self.period_ns).saturating_sub(self.phase_ns));
+        let window = new.window_at(Tick::from_nanos(newest));
         // Something was promised for later because there was no room, whether it was cancelled since or not.
-        let full = if counts.window > now.as_nanos() / self.period_ns { self.count } else { 0 };
+        let full = if counts.window > self.window_at(now) { self.count } else { 0 };
         (new, Counts { window, current: self.used(counts, now).max(full), previous: 0 })
     }
 

@@ -92,6 +92,11 @@ pub enum LogChange {
 }
 
 impl SlidingLog {
+    /// The most entries that a store keeps for a key, and so the highest count that it accepts for a log. Of a log with a higher
+    /// count, outside of stores, the most is that count. What is [charged](Algorithm::charge) beyond it is remembered as one with the
+    /// newest entry.
+    pub const MAX_ENTRIES: u64 = 10_000;
+
     /// A log for `quota`.
     pub const fn new(quota: Quota) -> Self {
         Self { count: quota.count(), period_ns: quota.period_nanos() }
@@ -172,11 +177,16 @@ impl Algorithm for SlidingLog {
         match change {
             LogChange::Add { at, cost, now } => {
                 self.forget(log, now);
-                log.total += u128::from(cost);
+                let is_full = log.entries.len() as u64 >= self.count.max(Self::MAX_ENTRIES);
+                let mut added = cost;
                 match log.entries.back_mut() {
-                    Some(newest) if newest.at_ns == at.as_nanos() => newest.cost += cost,
+                    Some(newest) if newest.at_ns == at.as_nanos() || is_full => {
+                        added = cost.min(u64::MAX - newest.cost);
+                        *newest = Entry { at_ns: at.as_nanos(), cost: newest.cost + added };
+                    }
                     _ => log.entries.push_back(Entry { at_ns: at.as_nanos(), cost }),
                 }
+                log.total += u128::from(added);
             }
             LogChange::Remove { at, amount } => {
                 if let Ok(index) = log.entries.binary_search_by_key(&at.as_nanos(), |entry| entry.at_ns) {

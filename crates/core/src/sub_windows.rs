@@ -1,8 +1,10 @@
 //! Sub-windows: a sliding window in constant memory that never exceeds its limit.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::decision::Facts;
+use crate::tick::nanos_of;
 use crate::{Algorithm, Ask, Claim, GiveBack, Quota, Step, Tick};
 
 /// Sub-windows: the window is cut into k parts, each with a count, and the part that the trailing window covers only
@@ -37,6 +39,11 @@ pub struct SubWindows {
     /// Zero means unlimited.
     period_ns: u64,
     parts: u32,
+    part_ns: u64,
+    /// How much of part zero had passed at the clock's origin.
+    phase_ns: u64,
+    /// How much time had passed there since the moment that parts are aligned to.
+    age_ns: u64,
 }
 
 /// The counts of the newest parts, newest last. Empty if nothing was ever admitted.
@@ -57,16 +64,34 @@ pub struct PartsChange {
 }
 
 impl SubWindows {
-    /// Ten parts for `quota`.
+    /// Ten parts for `quota`, aligned to the clock's origin.
     pub const fn new(quota: Quota) -> Self {
-        Self { count: quota.count(), period_ns: quota.period_nanos(), parts: 10 }
+        Self::of(quota, 10, 0)
     }
 
     /// The same limit in `parts` parts, from 1 to 1000; others are taken as the nearest of these.
     #[must_use]
     pub const fn parts(self, parts: u32) -> Self {
         let parts = if parts == 0 { 1 } else { parts };
-        Self { parts: if parts > 1000 { 1000 } else { parts }, ..self }
+        Self::of(self.quota(), if parts > 1000 { 1000 } else { parts }, self.age_ns)
+    }
+
+    /// The same, aligned to a moment that lies `age` before the clock's origin: with the time since 1970 there, parts begin at
+    /// multiples of their length on the wall clock. A state belongs to parts of one age.
+    #[must_use]
+    pub const fn aligned(self, age: Duration) -> Self {
+        Self::of(self.quota(), self.parts, nanos_of(age))
+    }
+
+    const fn of(quota: Quota, parts: u32, age_ns: u64) -> Self {
+        let (count, period_ns) = (quota.count(), quota.period_nanos());
+        let part_ns = period_ns.div_ceil(parts as u64);
+        let phase_ns = if part_ns == 0 { 0 } else { age_ns % part_ns };
+        Self { count, period_ns, parts, part_ns, phase_ns, age_ns }
+    }
+
+    const fn quota(&self) -> Quota {
+        Quota::per(self.count, Duration::from_nanos(self.period_ns))
     }
 
     /// How many parts there are.
@@ -74,12 +99,13 @@ impl SubWindows {
         self.parts
     }
 
-    fn part_ns(&self) -> u64 {
-        self.period_ns.div_ceil(u64::from(self.parts))
+    /// Time since part zero began.
+    fn shifted(&self, now: Tick) -> u64 {
+        now.as_nanos().saturating_add(self.phase_ns)
     }
 
     fn part_at(&self, now: Tick) -> u64 {
-        now.as_nanos() / self.part_ns()
+        self.shifted(now) / self.part_ns
     }
 
     /// What counts in part `part`, given that no newer one is used.
@@ -110,7 +136,7 @@ impl SubWindows {
             let used_part = state.newest - (state.counts.len() - 1 - index) as u64;
             used_part.saturating_add(u64::from(self.parts) + 1).max(state.newest)
         });
-        let reset_ns = forgotten.saturating_mul(self.part_ns()).saturating_sub(now.as_nanos());
+        let reset_ns = forgotten.saturating_mul(self.part_ns).saturating_sub(self.shifted(now));
         Facts { remaining: self.left(state, part, now), reset_ns }
     }
 }
@@ -128,17 +154,18 @@ impl Algorithm for SubWindows {
             return Step::nothing(self.count, before);
         }
         let opening = if ask.cost > self.count { None } else { self.opening(state, now, ask.cost) };
-        let begin = opening.and_then(|part| part.checked_mul(self.part_ns()).map(|begin| (part, begin)));
+        let begin = opening.and_then(|part| part.checked_mul(self.part_ns).map(|begin| (part, begin)));
         let Some((part, begin)) = begin else {
             return Step::never(self.count, before.remaining, before.reset_ns);
         };
         let after = || {
-            let forgotten = part.saturating_add(u64::from(self.parts) + 1).saturating_mul(self.part_ns());
+            let forgotten = part.saturating_add(u64::from(self.parts) + 1).saturating_mul(self.part_ns);
             let remaining = self.left(state, part, now).saturating_sub(ask.cost);
-            let facts = Facts { remaining, reset_ns: forgotten.saturating_sub(now.as_nanos()) };
+            let facts = Facts { remaining, reset_ns: forgotten.saturating_sub(self.shifted(now)) };
             (PartsChange { part, add: i128::from(ask.cost), spills: false }, facts)
         };
-        Step::at(Tick::from_nanos(begin).max(now), now, ask, self.count, after, before)
+        let begin = Tick::from_nanos(begin.saturating_sub(self.phase_ns));
+        Step::at(begin.max(now), now, ask, self.count, after, before)
     }
 
     fn apply(&self, state: &mut Parts, change: PartsChange) {
@@ -195,7 +222,7 @@ impl Algorithm for SubWindows {
 
     /// Parts of the same length go on as they are. Otherwise what counts at `now` counts as if it had just happened.
     fn retune(&self, state: &Parts, now: Tick, quota: Quota) -> (Self, Parts) {
-        let new = Self { parts: self.parts, ..Self::new(quota) };
+        let new = Self::of(quota, self.parts, self.age_ns);
         if new.period_ns == self.period_ns {
             return (new, state.clone());
         }
@@ -206,7 +233,8 @@ impl Algorithm for SubWindows {
             let full = if state.newest > part { self.count } else { 0 };
             let used = self.used(state, part.max(state.newest)).max(full);
             // What was promised for later stays ahead of everybody who comes now.
-            let newest = now.max(Tick::from_nanos(state.newest.saturating_mul(self.part_ns())));
+            let begin = state.newest.saturating_mul(self.part_ns).saturating_sub(self.phase_ns);
+            let newest = now.max(Tick::from_nanos(begin));
             if let Some(change) = new.charge(&carried, used, newest) {
                 new.apply(&mut carried, change);
             }
@@ -236,7 +264,7 @@ impl Algorithm for SubWindows {
         };
         // Neither before the first part there is, nor after the end of time.
         let oldest = counts.iter().position(|count| *count > 0).map_or(0, |index| counts.len() - 1 - index);
-        let is_in_time = newest >= oldest as u64 && newest.checked_mul(self.part_ns()).is_some();
+        let is_in_time = newest >= oldest as u64 && newest.checked_mul(self.part_ns).is_some();
         (counts.len() == self.parts as usize + 1 && is_in_time)
             .then(|| Parts { newest, counts: counts.to_vec() })
     }

@@ -104,8 +104,13 @@ impl Windows {
     /// Which window a level is in, from that of `now` on, and how much of it is used.
     fn place(&self, level: u64, now: Tick) -> Place {
         let above = level.saturating_sub(self.floor(now));
-        let ahead = above.saturating_sub(1).checked_div(self.stride).unwrap_or(0);
-        Place { index: self.index(now).saturating_add(ahead), used: above - ahead * self.stride }
+        let Some(ahead) = above.saturating_sub(1).checked_div(self.stride) else {
+            return Place { index: self.index(now), used: above };
+        };
+        // A level at the very beginning of a window that a clock behind it has not reached yet is a stride above the one before, of
+        // which no more can be used than it holds.
+        let used = (above - ahead * self.stride).min(self.count.max(self.most));
+        Place { index: self.index(now).saturating_add(ahead), used }
     }
 
     /// What windows after that of `now` owe at a place.
@@ -157,7 +162,9 @@ impl Windows {
         let amount = back.amount.min(back.claim.cost);
         let open = window >= self.index(now) && window == self.window_of(level) && level > self.floor(now);
         let begin = self.floor_of(window);
-        let mut next = level.saturating_sub(amount).max(begin);
+        // As in `place`: no more of it is used than it holds.
+        let most = if self.stride == 0 { u64::MAX } else { self.count.max(self.most) };
+        let mut next = level.min(begin.saturating_add(most)).saturating_sub(amount).max(begin);
         if window > self.index(now) && next == begin {
             // It was promised because the window before had no room; how full that is was forgotten, so it is full.
             next = self.floor_of(window - 1).saturating_add(self.count.max(self.most)).min(begin);

@@ -57,7 +57,7 @@ local function level_read(t)
   t.tick = tick
   if raw then
     local at, height, fallen, born = struct.unpack('<dddd', raw)
-    if (at - tick) * t.period > leap then
+    if at * t.period - now > leap then
       at, born = tick, now
     end
     t.height, t.fallen, t.born, t.known = height - t.rate * (tick - at), fallen, born, true
@@ -78,14 +78,10 @@ end
 
 local function level_write(t)
   local raw = struct.pack('<dddd', t.tick, t.height, t.fallen, t.born) .. t.tail
-  if t.rate == 0 then
-    redis.call('SET', t.key, raw)
-  else
-    -- What is out on lease may be spent in the last moment, and is paid off only then.
-    local paid = (t.tick + math.ceil((level_owed(t) + t.out) / t.rate)) * t.period
-    local later = t.out > 0 and t.last - now or 0
-    redis.call('SET', t.key, raw, 'PX', expiry(paid - now + later))
-  end
+  -- What is out on lease may be spent in the last moment, and is paid off only then. At a rate of zero that is never.
+  local paid = t.rate > 0 and (t.tick + math.ceil((level_owed(t) + t.out) / t.rate)) * t.period or math.huge
+  local later = t.out > 0 and t.last - now or 0
+  redis.call('SET', t.key, raw, 'PX', expiry(paid - now + later))
 end
 
 local function level_take(t, size)

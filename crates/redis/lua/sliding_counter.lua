@@ -15,7 +15,7 @@ local function sliding_counter_read(t)
     return
   end
   local window, current, previous, born = struct.unpack('<dddd', raw)
-  if (window - tick) * t.period > leap then
+  if window * t.period - now > leap then
     window, born = tick, now
   elseif tick == window + 1 then
     window, previous, current = tick, current, 0

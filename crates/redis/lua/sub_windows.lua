@@ -14,7 +14,7 @@ local function sub_windows_read(t)
     return
   end
   local all = { struct.unpack('<' .. string.rep('d', #raw / 8), raw) }
-  local newest, ahead = all[2], (all[2] - tick) * t.period > leap
+  local newest, ahead = all[2], all[2] * t.period - now > leap
   if ahead then
     newest, all[1] = tick, now
   end

@@ -8,7 +8,7 @@ use tollgate::store::{Callers, Rule, StoreError};
 
 use crate::call::Caller;
 use crate::keys::{self, Keys, TagOf};
-use crate::link::{Link, Presence, Target};
+use crate::link::{Link, Presence, Proofs, Target};
 use crate::store::RedisStore;
 
 /// Makes a [`RedisStore`]; see [`RedisStore::builder`].
@@ -23,8 +23,10 @@ use crate::store::RedisStore;
 #[must_use = "it makes nothing until `build`"]
 pub struct RedisStoreBuilder {
     url: String,
+    proofs: Proofs,
     prefix: String,
     layout: u32,
+    has_clear_keys: bool,
     tag_of: Option<Arc<TagOf>>,
     names: usize,
     clock: Option<ManualClock>,
@@ -33,12 +35,45 @@ pub struct RedisStoreBuilder {
 impl RedisStoreBuilder {
     pub(crate) fn new(url: &str) -> Self {
         let (url, prefix) = (url.to_owned(), String::new());
-        Self { url, prefix, layout: keys::LAYOUT, tag_of: None, names: 0, clock: None }
+        Self {
+            url,
+            proofs: Proofs::default(),
+            prefix,
+            layout: keys::LAYOUT,
+            has_clear_keys: false,
+            tag_of: None,
+            names: 0,
+            clock: None,
+        }
     }
 
     /// What every key begins with, where the database is not tollgate's alone. Stores with different prefixes share nothing.
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
+    }
+
+    /// Writes callers' keys of up to 64 bytes into Redis as they are, for people who look into it. Without this every key is
+    /// hashed, so that neither Redis nor its backups hold addresses, names or tokens. Stores share limits only if both do the same.
+    pub fn clear_keys(self) -> Self {
+        Self { has_clear_keys: true, ..self }
+    }
+
+    /// The user that sentinels know us by; the one in the address is that of the servers.
+    pub fn sentinel_user(self, user: impl Into<String>) -> Self {
+        Self { proofs: Proofs { sentinel_user: Some(user.into()), ..self.proofs }, ..self }
+    }
+
+    /// The password that sentinels ask for; the one in the address is that of the servers.
+    pub fn sentinel_password(self, password: impl Into<String>) -> Self {
+        Self { proofs: Proofs { sentinel_password: Some(password.into()), ..self.proofs }, ..self }
+    }
+
+    /// Shows a certificate to every server, sentinels among them: the certificate, with those that lead from it to an authority, and
+    /// its private key, both in PEM.
+    #[cfg(feature = "tls")]
+    pub fn certificate(self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        let certificate = Some((certificate.into(), key.into()));
+        Self { proofs: Proofs { certificate, ..self.proofs }, ..self }
     }
 
     /// Says which part of a key decides where in a cluster its states are. Limits whose keys have the same tag are
@@ -78,15 +113,16 @@ impl RedisStoreBuilder {
     /// The store. It connects when it is first used, in the background, so this needs no server; see [`RedisStore`].
     ///
     /// # Errors
-    /// If the address cannot be read, or the prefix has a brace in it, which would decide where in a cluster keys are.
+    /// If the address cannot be read, the certificate or a user of sentinels does not go with it, or the prefix has a brace in it, which would decide where in a cluster keys are.
     pub fn build(self) -> Result<RedisStore, StoreError> {
         if self.prefix.contains(['{', '}']) {
             let prefix = self.prefix;
             return Err(StoreError::permanent(format!("the prefix {prefix:?} must not have a brace in it")));
         }
         let keys = Keys::new(&self.prefix, self.layout, self.clock.is_some(), self.tag_of);
+        let keys = if self.has_clear_keys { keys.clear() } else { keys };
         let presence = self.clock.is_none().then(|| Presence::new(keys.nodes()));
-        let link = Link::new(Target::parse(&self.url)?, presence);
+        let link = Link::new(Target::parse(&self.url, &self.proofs)?, presence);
         let callers = (self.names > 0).then(|| Callers::new(self.names));
         Ok(RedisStore::assemble(Caller::new(link, self.clock), keys, callers))
     }

@@ -117,7 +117,8 @@ impl Caller {
             command.arg(&line.packed);
         }
         if let Some(clock) = &self.clock {
-            command.arg(clock.now().as_nanos() / 1_000);
+            let micros = u64::try_from(clock.unix().as_micros()).unwrap_or(u64::MAX);
+            command.arg(micros);
         }
         command
     }

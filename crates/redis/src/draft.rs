@@ -4,7 +4,7 @@ use tollgate::store::{Answer, Hit, Said, StoreError};
 use tollgate::{Decision, Verdict};
 
 use crate::call::Line;
-use crate::keys::{Keys, Tag};
+use crate::keys::{Keys, Label, Tag};
 use crate::limit::RedisLimit;
 use crate::twin::{Twin, View};
 
@@ -27,6 +27,7 @@ pub(crate) struct Draft {
 pub(crate) struct Tier {
     pub(crate) twin: Twin,
     pub(crate) key: Vec<u8>,
+    pub(crate) label: Label,
     pub(crate) tag: Tag,
     pub(crate) cost: u64,
 }
@@ -59,12 +60,14 @@ impl Draft {
     pub(crate) fn of(keys: &Keys, hits: &[Hit<'_, RedisLimit>], merges: bool) -> Result<Self, StoreError> {
         let mut draft = Self { tiers: Vec::new(), places: Vec::new(), is_alone: hits.len() == 1 };
         for (number, hit) in hits.iter().enumerate() {
+            hit.limit.check()?;
             let tag = keys.tag(hit.limit.as_ref(), hit.key);
             draft.is_alone &= hit.limit.quotas().len() == 1;
             for (quota, opened) in hit.limit.quotas().iter().enumerate() {
                 let tier = opened.twin.map(|twin| {
                     let key = keys.name(tag, &opened.name, hit.key);
-                    draft.add(Tier { twin, key, tag, cost: hit.cost }, merges)
+                    let label = Label::of(&opened.name, hit.key);
+                    draft.add(Tier { twin, key, label, tag, cost: hit.cost }, merges)
                 });
                 // Nobody has four billion of them.
                 draft.places.push(Place { hit: number as u32, quota: quota as u32, cost: hit.cost, tier });

@@ -1,15 +1,16 @@
 //! What states are called in Redis.
 //!
 //! ```text
-//! <prefix>tg1:{3fa9}:0c5e1a7b9d2f4e68:0=alice
-//!         │    │     │                │ └ the caller's key as it is, up to 64 bytes; `#` and its SHA-256 if it is longer
+//! <prefix>tg2:{3fa9}:0c5e1a7b9d2f4e68:0#<16 bytes>
+//!         │    │     │                │ └ the first half of the SHA-256 of the caller's key; or, if keys are clear, `=` and the key as
+//!         │    │     │                │   it is, up to 64 bytes
 //!         │    │     │                └ which of the rule's quotas
 //!         │    │     └ the rule: domain, name, algorithm and all quotas, hashed
 //!         │    └ the hash tag: 16 bits of the caller's key, or of what `tag` makes of it
 //!         └ the version of this layout, and of what the states look like
 //! ```
 //!
-//! `<prefix>tg1:nodes` is a sorted set of those who share all this.
+//! `<prefix>tg2:nodes` is a sorted set of those who share all this.
 //!
 //! A changed rule has other keys, so it starts afresh. A version of tollgate that keeps states differently has another layout
 //! version, so both can run side by side: neither reads what the other wrote. While they do, a caller can get the limit from each
@@ -22,9 +23,11 @@ use sha2::{Digest, Sha256};
 use tollgate::store::Rule;
 
 /// The version of the layout.
-pub(crate) const LAYOUT: u32 = 1;
-/// Longer keys are hashed: they may be as long as a stranger likes.
+pub(crate) const LAYOUT: u32 = 2;
+/// Longer keys are hashed in any case: they may be as long as a stranger likes.
 const LONGEST_KEY: usize = 64;
+/// Bytes of a hash that stand for a key: two keys that have them in common cannot be found in practice.
+const HASHED_KEY: usize = 16;
 
 /// Says which part of a caller's key decides where in a cluster its states are.
 pub(crate) type TagOf = dyn Fn(&Rule, &[u8]) -> Vec<u8> + Send + Sync;
@@ -33,6 +36,8 @@ pub(crate) type TagOf = dyn Fn(&Rule, &[u8]) -> Vec<u8> + Send + Sync;
 #[derive(Clone)]
 pub(crate) struct Keys {
     head: Arc<[u8]>,
+    /// Whether callers' keys are written as they are.
+    are_clear: bool,
     tag_of: Option<Arc<TagOf>>,
 }
 
@@ -44,7 +49,12 @@ impl Keys {
     /// `is_test` tells apart what goes by a clock of its own.
     pub(crate) fn new(prefix: &str, layout: u32, is_test: bool, tag_of: Option<Arc<TagOf>>) -> Self {
         let mark = if is_test { "test" } else { "" };
-        Self { head: format!("{prefix}tg{layout}{mark}:{{").into_bytes().into(), tag_of }
+        Self { head: format!("{prefix}tg{layout}{mark}:{{").into_bytes().into(), are_clear: false, tag_of }
+    }
+
+    /// The same with callers' keys as they are.
+    pub(crate) fn clear(self) -> Self {
+        Self { are_clear: true, ..self }
     }
 
     /// Where the states of a caller's key are.
@@ -63,25 +73,27 @@ impl Keys {
 
     /// What the state of a quota is called for a caller's key.
     pub(crate) fn name(&self, tag: Tag, quota: &QuotaName, key: &[u8]) -> Vec<u8> {
-        let label = Label::of(quota, key);
-        let mut name = Vec::with_capacity(self.head.len() + TAG + label.as_bytes().len());
+        let mut name = Vec::with_capacity(self.head.len() + TAG + quota.0.len() + 1 + LONGEST_KEY);
         name.extend_from_slice(&self.head);
         name.extend_from_slice(&hex16(tag.0));
         name.extend_from_slice(b"}:");
-        name.extend_from_slice(label.as_bytes());
+        name.extend_from_slice(&quota.0);
+        if self.are_clear && key.len() <= LONGEST_KEY {
+            name.extend_from_slice(b"=");
+            name.extend_from_slice(key);
+        } else {
+            name.extend_from_slice(b"#");
+            name.extend_from_slice(&Sha256::digest(key)[..HASHED_KEY]);
+        }
         name
-    }
-
-    /// The [label](Label) in a name.
-    pub(crate) fn label<'a>(&self, name: &'a [u8]) -> &'a [u8] {
-        name.get(self.head.len() + TAG..).unwrap_or_default()
     }
 }
 
 /// The tag in a name, with what follows it.
 const TAG: usize = "3fa9}:".len();
 
-/// The part of a name that says which state it is, wherever that lies: the quota and the caller's key. It takes no memory to make.
+/// What a state is called in this process, wherever it lies: the quota and the caller's key, which is hashed only if it is long. It
+/// takes no memory to make.
 #[derive(Clone, Copy)]
 pub(crate) struct Label {
     bytes: [u8; LONGEST_LABEL],
@@ -113,6 +125,13 @@ impl Label {
         let end = self.length + part.len();
         self.bytes[self.length..end].copy_from_slice(part);
         self.length = end;
+    }
+}
+
+impl fmt::Debug for Label {
+    /// Without the caller's key, which may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Label").finish_non_exhaustive()
     }
 }
 
@@ -195,12 +214,26 @@ mod tests {
     #[test]
     fn a_name_says_layout_tag_rule_quota_and_key() {
         let rule = Rule::new("api", "per user", Quota::per_second(1)).with_quota(Quota::per_day(5));
-        let text = String::from_utf8(name(&keys(), &rule, 1, b"alice")).unwrap();
-        let (head, rest) = text.split_at("app:tg1:{".len());
-        assert_eq!((head, &rest[4..6]), ("app:tg1:{", "}:"), "{text}");
+        let text = String::from_utf8(name(&keys().clear(), &rule, 1, b"alice")).unwrap();
+        let (head, rest) = text.split_at("app:tg2:{".len());
+        assert_eq!((head, &rest[4..6]), ("app:tg2:{", "}:"), "{text}");
         assert!(rest.ends_with(":1=alice") && rest.len() == 4 + 2 + 16 + ":1=alice".len(), "{text}");
-        assert_eq!(keys().label(text.as_bytes()), &rest.as_bytes()[6..]);
         assert_eq!(Label::of(&QuotaName::all(&rule)[1], b"alice").as_bytes(), &rest.as_bytes()[6..]);
+    }
+
+    /// Answers, item 24: keys are hashed, whatever they look like, unless they are said to be clear.
+    #[test]
+    fn every_key_is_hashed_unless_they_are_clear() {
+        let rule = Rule::new("api", "per user", Quota::per_second(1));
+        let long = [b'x'; 65];
+        for key in [&b""[..], b"alice", b"10.0.0.7", &long] {
+            let name = name(&keys(), &rule, 0, key);
+            let hashed = &name[name.len() - 17..];
+            assert_eq!((hashed[0], &hashed[1..]), (b'#', &Sha256::digest(key)[..16]));
+        }
+        let clear = |key: &[u8]| name(&keys().clear(), &rule, 0, key);
+        assert!(clear(b"alice").ends_with(b":0=alice"));
+        assert_eq!(clear(&long), name(&keys(), &rule, 0, &long), "a long one is hashed all the same");
     }
 
     #[test]

@@ -272,11 +272,11 @@ impl Leased {
     /// Waits for a call about one of these states; whether there was one.
     async fn wait(&self, tiers: &[Tier], is_awaited: fn(&Account) -> bool) -> bool {
         for tier in tiers.iter().filter(|tier| tier.twin.is_leasable()) {
-            let (shard, _) = self.desk.book.shard(self.store.keys().label(&tier.key));
+            let (shard, _) = self.desk.book.shard(tier.label.as_bytes());
             let ended = shard.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            let is_awaited = self.desk.account(&self.store, tier, |account, _| is_awaited(account));
+            let is_awaited = self.desk.account(tier, |account, _| is_awaited(account));
             if is_awaited == Some(true) {
                 ended.await;
                 return true;
@@ -290,7 +290,7 @@ impl Leased {
         let draft = Draft::of(self.store.keys(), &[Hit::new(limit, key).costing(0)], true)?;
         self.wait(&draft.tiers, Account::is_calling).await;
         let now = self.desk.now();
-        let begin = |tier: Tier| Some((tier.clone(), self.desk.begin(&self.store, &tier, Why::Return, now)?));
+        let begin = |tier: Tier| Some((tier.clone(), self.desk.begin(&tier, Why::Return, now)?));
         let begun: Vec<_> = draft.tiers.into_iter().filter_map(begin).collect();
         if begun.is_empty() {
             return Ok(());

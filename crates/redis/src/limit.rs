@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate::store::Rule;
+use tollgate::store::{Rule, StoreError};
 
 use crate::keys::QuotaName;
 use crate::twin::Twin;
@@ -17,6 +17,8 @@ pub struct RedisLimit {
 struct Opened {
     rule: Rule,
     quotas: Box<[OpenQuota]>,
+    /// Why no store can keep it.
+    problem: Option<StoreError>,
 }
 
 /// One of its quotas.
@@ -30,7 +32,13 @@ impl RedisLimit {
     pub(crate) fn new(rule: &Rule) -> Self {
         let names = QuotaName::all(rule).into_iter().zip(rule.quotas());
         let quotas = names.map(|(name, quota)| OpenQuota { name, twin: Twin::of(rule, *quota) }).collect();
-        Self { opened: Arc::new(Opened { rule: rule.clone(), quotas }) }
+        let problem = rule.check().err();
+        Self { opened: Arc::new(Opened { rule: rule.clone(), quotas, problem }) }
+    }
+
+    /// Why it cannot be decided about, if so.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        self.opened.problem.as_ref().map_or(Ok(()), |error| Err(StoreError::permanent(error.to_string())))
     }
 
     pub(crate) fn quotas(&self) -> &[OpenQuota] {

@@ -25,7 +25,7 @@ use tollgate::store::StoreError;
 
 use crate::error;
 pub(crate) use presence::Presence;
-pub(crate) use target::Target;
+pub(crate) use target::{Proofs, Target};
 use wire::Wire;
 
 /// How often the task looks after a connection, and how long the server may take to show that it is there.
@@ -163,9 +163,10 @@ async fn keep_up(link: Weak<Shared>, broken: Arc<Notify>) {
         let Some(shared) = link.upgrade() else { return };
         match connected {
             Ok(mut wire) => {
-                shared.status.send_replace(Status::Up(wire.clone()));
+                let before = shared.status.send_replace(Status::Up(wire.clone()));
+                let returned = matches!(before, Status::Down(_)).then_some(&target);
                 drop(shared);
-                let (why, beats) = broke(&mut wire, &broken, presence.as_deref()).await;
+                let (why, beats) = broke(&mut wire, &broken, presence.as_deref(), returned).await;
                 match (link.upgrade(), presence) {
                     (Some(shared), _) => _ = shared.status.send_replace(Status::Down(why)),
                     (None, Some(presence)) => presence.leave(&mut wire).await,
@@ -184,8 +185,14 @@ async fn keep_up(link: Weak<Shared>, broken: Arc<Notify>) {
     }
 }
 
-/// Returns when a connection has broken, and says why, and how many heartbeats it has lasted.
-async fn broke(wire: &mut Wire, broken: &Notify, presence: Option<&Presence>) -> (Arc<str>, u32) {
+/// Returns when a connection has broken, and says why, and how many heartbeats it has lasted. After the first one it logs that the
+/// target has `returned`, if it was away.
+async fn broke(
+    wire: &mut Wire,
+    broken: &Notify,
+    presence: Option<&Presence>,
+    returned: Option<&Target>,
+) -> (Arc<str>, u32) {
     let mut beats = 0;
     loop {
         if let Some(presence) = presence {
@@ -196,7 +203,12 @@ async fn broke(wire: &mut Wire, broken: &Notify, presence: Option<&Presence>) ->
             () = tokio::time::sleep(HEARTBEAT) => {}
         }
         match tokio::time::timeout(PATIENCE, wire.beat()).await {
-            Ok(Ok(())) => beats += 1,
+            Ok(Ok(())) => {
+                if let (0, Some(target)) = (beats, returned) {
+                    tracing::info!(store = ?target, "redis answers again");
+                }
+                beats += 1;
+            }
             Ok(Err(error)) => return (error.to_string().into(), beats),
             Err(_) => return (format!("it did not answer within {PATIENCE:?}").into(), beats),
         }

@@ -12,6 +12,7 @@ use tollgate::Kind;
 const SHEBANG: &str = "#!lua\n"; // so that the server refuses up front where a write would fail: no memory, a replica
 const SERVER_CLOCK: &str = include_str!("../lua/clock_server.lua");
 const GIVEN_CLOCK: &str = include_str!("../lua/clock_given.lua");
+const LEAP: &str = include_str!("../lua/leap.lua");
 const LEVEL: &str = include_str!("../lua/level.lua");
 const DECIDE: &str = include_str!("../lua/decide.lua");
 const CHANGE: &str = include_str!("../lua/change.lua");
@@ -142,7 +143,7 @@ fn text(clock: &str, needs: Needs) -> String {
         Frame::Change => CHANGE,
         Frame::Lease => LEASE,
     };
-    format!("{SHEBANG}{clock}{files}local kinds = {{ {} }}\n{frame}", kinds.join(", "))
+    format!("{SHEBANG}{clock}{LEAP}{files}local kinds = {{ {} }}\n{frame}", kinds.join(", "))
 }
 
 #[cfg(test)]
@@ -170,6 +171,13 @@ mod tests {
         for file in PARTS_OF.iter().flat_map(|part| part.files) {
             assert_eq!(file.matches(ONLY_FOR_CHANGES).count(), 1);
         }
+    }
+
+    /// Answers, item 19: a log in Redis is as deep as one in process may be.
+    #[test]
+    fn the_depth_of_a_log_is_that_of_core() {
+        let depth = format!("\nlocal MOST_ENTRIES = {}\n", tollgate::SlidingLog::MAX_ENTRIES);
+        assert!(LOG.contains(&depth));
     }
 
     #[test]

@@ -36,8 +36,10 @@ use crate::twin::View;
 ///   nothing is admitted beyond any limit, but for a moment somebody else may be refused because of what is on its
 ///   way back; and what is interrupted in between stays taken.
 /// - When a replica takes over, what was admitted during the last moments may be forgotten, as replication is asynchronous. A
-///   key then gets at most what it had used in those moments, and at most its limit, once more. The same if Redis evicts keys or
-///   loses its data: use `maxmemory-policy noeviction`, or `volatile-ttl`.
+///   key then gets at most what it had used in those moments, and at most its limit, once more.
+/// - If Redis loses its data or evicts a key, the key gets at most its limit once more. With `maxmemory-policy noeviction` nothing is evicted:
+///   a call that has to write fails while Redis is full. `volatile-ttl` evicts the keys that are nearest to being as good as
+///   new, and the list of those who [share](Store::nodes) the store. All other policies evict keys whose limits are used up.
 ///
 /// # Errors
 /// All are [transient](StoreError::is_transient) but for those that somebody must mend; each says whether something may have

@@ -80,6 +80,9 @@ pub struct Caller {
     /// The last wait that was named.
     wait_ns: u64,
     steps_back: bool,
+    /// How far it may be behind the latest moment.
+    most_behind_ns: u64,
+    furthest_ns: u64,
     patient: bool,
     latest_ns: u64,
 }
@@ -92,8 +95,19 @@ impl Caller {
         let now_ns = if rng.bool() { 0 } else { any_size(&mut rng, 56) };
         let sizes = [quota.burst_size(), quota.count()];
         let wait_ns = interval_ns;
-        let (steps_back, patient, latest_ns) = (true, true, LATEST_NS);
-        Self { rng, now_ns, interval_ns, period_ns, sizes, wait_ns, steps_back, patient, latest_ns }
+        Self {
+            rng,
+            now_ns,
+            interval_ns,
+            period_ns,
+            sizes,
+            wait_ns,
+            steps_back: true,
+            most_behind_ns: u64::MAX,
+            furthest_ns: 0,
+            patient: true,
+            latest_ns: LATEST_NS,
+        }
     }
 
     /// The same, with a clock that never steps back.
@@ -108,11 +122,12 @@ impl Caller {
         Self { patient: false, ..self }
     }
 
-    /// The same, never ready to wait if `subject` cannot promise anything, and never later than it can be asked.
+    /// The same, never ready to wait if `subject` cannot promise anything, and never later or further behind than it can be asked.
     #[must_use]
     pub fn of(self, subject: &dyn Subject) -> Self {
         let latest_ns = subject.latest().as_nanos();
-        let same = Self { latest_ns, now_ns: self.now_ns.min(latest_ns), ..self };
+        let most_behind_ns = nanos(subject.most_behind());
+        let same = Self { latest_ns, most_behind_ns, now_ns: self.now_ns.min(latest_ns), ..self };
         if subject.can_promise() { same } else { same.impatient() }
     }
 
@@ -124,7 +139,9 @@ impl Caller {
 
     /// The next question: when, how much, and how long it may take.
     pub fn ask(&mut self) -> (Tick, Ask) {
-        self.now_ns = self.next_moment().min(self.latest_ns);
+        let earliest_ns = self.furthest_ns.saturating_sub(self.most_behind_ns);
+        self.now_ns = self.next_moment().clamp(earliest_ns, self.latest_ns);
+        self.furthest_ns = self.furthest_ns.max(self.now_ns);
         (Tick::from_nanos(self.now_ns), Ask::within(self.cost(), Duration::from_nanos(self.patience())))
     }
 

@@ -1,5 +1,7 @@
 //! Anything that decides, seen the way the suite sees it.
 
+use std::time::Duration;
+
 use tollgate_core::{Algorithm, Ask, Claim, GiveBack, Quota, Tick};
 
 use crate::Outcome;
@@ -51,6 +53,11 @@ pub trait Subject {
     /// The latest moment it can be asked about.
     fn latest(&self) -> Tick {
         Tick::from_nanos(draw::LATEST_NS)
+    }
+
+    /// How far behind the latest moment it can be asked about.
+    fn most_behind(&self) -> Duration {
+        Duration::MAX
     }
 
     /// Whether it can go on with another quota. One that cannot is not asked to.

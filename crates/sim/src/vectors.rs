@@ -114,6 +114,10 @@ impl From<Decision> for Said {
 const STORIES: u64 = 16;
 const STEPS: u32 = 30;
 
+/// How far the clock of a story may be behind the latest moment in it: a store may take a state that lies further ahead for one
+/// that was written by another clock.
+const MOST_BEHIND_US: u64 = 60_000_000;
+
 /// Count, period in microseconds, and burst: round and odd, fast and slow, nothing at all.
 const QUOTAS: [(u64, u64, u64); 10] = [
     (3, 1_000_000, 3),
@@ -200,6 +204,7 @@ struct Teller {
     receipts: Vec<Option<(Claim, u64)>>,
     fallen: u64,
     now_us: u64,
+    latest_us: u64,
     interval_us: u64,
     period_us: u64,
     most: u64,
@@ -213,6 +218,7 @@ impl Teller {
             receipts: Vec::new(),
             fallen: 0,
             now_us: 0,
+            latest_us: 0,
             interval_us: story.period_us / story.count.max(1),
             period_us: story.period_us,
             most: story.count.min(story.burst).clamp(2, 6),
@@ -222,11 +228,13 @@ impl Teller {
     fn draw(&mut self, rng: &mut Rng) -> Step {
         self.now_us = match rng.u8(..12) {
             0 => self.now_us + self.period_us + rng.u64(..self.period_us),
-            1 => self.now_us.saturating_sub(rng.u64(..=self.interval_us / 2)),
+            1 => self.now_us.saturating_sub(rng.u64(..=self.period_us)),
             2 => (self.now_us / self.period_us + 1) * self.period_us - u64::from(rng.bool()),
             3..7 => self.now_us,
             _ => self.now_us + rng.u64(..=self.interval_us),
         };
+        self.now_us = self.now_us.max(self.latest_us.saturating_sub(MOST_BEHIND_US));
+        self.latest_us = self.latest_us.max(self.now_us);
         let cost = if rng.u8(..3) == 0 { rng.u64(..=self.most + 1) } else { 1 };
         let open: Vec<usize> =
             (0..self.receipts.len()).filter(|index| self.receipts[*index].is_some()).collect();

@@ -1,5 +1,6 @@
 //! Clocks, and the timers that go with them. Nothing outside this folder reads the time.
 
+mod boot;
 mod coarse;
 mod manual;
 mod monotonic;
@@ -14,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use tollgate_core::Tick;
 
+pub use boot::BootClock;
 pub use coarse::CoarseClock;
 pub use manual::ManualClock;
 pub use monotonic::MonotonicClock;

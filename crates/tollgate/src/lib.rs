@@ -46,7 +46,7 @@ mod watch;
 pub use cell::Held;
 #[cfg(feature = "tsc")]
 pub use clock::TscClock;
-pub use clock::{Clock, CoarseClock, DefaultClock, ManualClock, MonotonicClock};
+pub use clock::{BootClock, Clock, CoarseClock, DefaultClock, ManualClock, MonotonicClock};
 #[cfg(feature = "tokio")]
 pub use clock::{TokioClock, TokioTimer};
 pub use concurrency::{Acquire, ConcurrencyLimit, OwnedSlot, Slot};

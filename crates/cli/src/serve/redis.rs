@@ -1,16 +1,17 @@
 //! The store in Redis, shared with other processes.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tollgate::store::{Store, StoreError};
 use tollgate_flow::OrFault;
-use tollgate_redis::{Guarded, Leased, Leases, RedisStore};
+use tollgate_redis::{Guarded, Leased, Leases, RedisStore, RedisStoreBuilder};
 
 use crate::failure::Failure;
-use crate::settings::{Address, Settings};
+use crate::settings::{Address, KeyForm, Settings};
 
 /// How long Redis may take to answer when all begins. It is only to be said whether it does.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
@@ -26,7 +27,8 @@ impl Shared {
     /// The store with leases, if there are to be any.
     pub(super) fn leased(&self, settings: &Settings) -> Option<Leased> {
         let most = settings.redis.lease.get();
-        (most > 0).then(|| Leased::new(self.store.clone(), Leases::up_to(most as u64)))
+        let leases = Leases::up_to(most as u64).lasting(settings.redis.lease_time);
+        (most > 0).then(|| Leased::new(self.store.clone(), leases))
     }
 
     /// Gives back what was borrowed, so that others need not wait until its time is over.
@@ -57,8 +59,8 @@ pub(super) fn open(address: &Address, settings: &Settings) -> Result<Shared, Fai
         ));
     }
     let address = &with_password(address, settings)?;
-    let builder = address.store().names(settings.memory.names.get());
-    let store = builder.build().map_err(|error| Failure::Usage(format!("--store: {error}")))?;
+    let store =
+        builder(address, settings)?.build().map_err(|error| Failure::Usage(format!("--store: {error}")))?;
     let mut runtime = Builder::new_multi_thread();
     runtime.worker_threads(1).thread_name("tollgate-redis").enable_all();
     let runtime = runtime.build().or_fault("cannot start")?;
@@ -66,19 +68,56 @@ pub(super) fn open(address: &Address, settings: &Settings) -> Result<Shared, Fai
     Ok(Shared { store, runtime })
 }
 
+/// The store that the settings describe.
+fn builder(address: &Address, settings: &Settings) -> Result<RedisStoreBuilder, Failure> {
+    let redis = &settings.redis;
+    let mut builder = address.store().names(settings.memory.names.get());
+    if let Some(prefix) = &redis.prefix {
+        builder = builder.prefix(&prefix.0);
+    }
+    if redis.keys.0 == KeyForm::Clear {
+        builder = builder.clear_keys();
+    }
+    if let Some(user) = &redis.sentinel_user {
+        builder = builder.sentinel_user(&user.0);
+    }
+    if let Some(path) = &redis.sentinel_password_file {
+        builder = builder.sentinel_password(password("--redis-sentinel-password-file", path)?);
+    }
+    if let (Some(certificate), Some(key)) = (&redis.tls_certificate, &redis.tls_key) {
+        let certificate = read("--redis-tls-certificate", certificate)?;
+        builder = builder.certificate(certificate, read("--redis-tls-key", key)?);
+    }
+    Ok(builder)
+}
+
 /// The address with the password of the file, if there is one.
 fn with_password(address: &Address, settings: &Settings) -> Result<Address, Failure> {
+    const FLAG: &str = "--store-password-file";
     let Some(path) = &settings.store_password_file else { return Ok(address.clone()) };
-    let failed = |why: String| Failure::Usage(format!("--store-password-file: {}: {why}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let password = password(FLAG, path)?;
+    address.with_password(&password).ok_or_else(|| {
+        unusable(FLAG, path, "the address in --store has a password already: give one of the two")
+    })
+}
+
+/// The password in a file.
+fn password(flag: &str, path: &Path) -> Result<String, Failure> {
+    let text = read(flag, path)?;
     let password = text.strip_suffix('\n').unwrap_or(&text);
     let password = password.strip_suffix('\r').unwrap_or(password);
     if password.is_empty() {
-        return Err(failed("the file is empty: it must hold the password".to_owned()));
+        return Err(unusable(flag, path, "the file is empty: it must hold the password"));
     }
-    address.with_password(password).ok_or_else(|| {
-        failed("the address in --store has a password already: give one of the two".to_owned())
-    })
+    Ok(password.to_owned())
+}
+
+fn read(flag: &str, path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| unusable(flag, path, &error.to_string()))
+}
+
+fn unusable(flag: &str, path: &Path, why: &str) -> Failure {
+    Failure::Usage(format!("{flag}: {}: {why}", path.display()))
 }
 
 async fn first_answer(store: &RedisStore) -> Result<(), StoreError> {

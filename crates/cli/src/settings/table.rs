@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::PREFIX;
 use super::store::Store;
-use super::value::{Choice, Count, Names, OneOf, Size, Value};
+use super::value::{Choice, Count, KeyPrefix, Names, OneOf, Size, Value, Word};
 
 /// Everything that can be set.
 #[derive(Debug, Default)]
@@ -119,6 +119,13 @@ pub(crate) struct Memory {
 pub(crate) struct Redis {
     pub(crate) timeout: Duration,
     pub(crate) lease: Count<0, 1_000_000>,
+    pub(crate) lease_time: Duration,
+    pub(crate) prefix: Option<KeyPrefix>,
+    pub(crate) keys: OneOf<KeyForm>,
+    pub(crate) tls_certificate: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) sentinel_user: Option<Word>,
+    pub(crate) sentinel_password_file: Option<PathBuf>,
 }
 
 /// What outlives the process.
@@ -404,6 +411,43 @@ fn store() -> Vec<Setting> {
             |to| &mut to.redis.lease,
         ),
         of(
+            "redis.lease_time",
+            "4s",
+            "How long what is borrowed may be used, from 100ms to 30s: what a process that crashed had borrowed counts as used after that time",
+            |to| &mut to.redis.lease_time,
+        ),
+        of(
+            "redis.prefix",
+            "none",
+            "What the names of all keys in Redis begin with; processes with different prefixes share nothing",
+            |to| &mut to.redis.prefix,
+        ),
+        of(
+            "redis.keys",
+            "hashed",
+            "How callers' keys are written into Redis: as a hash, or clear, which is as they are up to 64 bytes",
+            |to| &mut to.redis.keys,
+        ),
+        of(
+            "redis.tls_certificate",
+            "none",
+            "The certificate that is shown to Redis and its sentinels, with those that lead from it to an authority, in a PEM file",
+            |to| &mut to.redis.tls_certificate,
+        ),
+        of("redis.tls_key", "none", "Its private key, in a PEM file", |to| &mut to.redis.tls_key),
+        of(
+            "redis.sentinel_user",
+            "none",
+            "The user that the sentinels know; the one in the store's address is that of the servers",
+            |to| &mut to.redis.sentinel_user,
+        ),
+        of(
+            "redis.sentinel_password_file",
+            "none",
+            "A file that holds the password for the sentinels; what stands in it, but for a line end, is the password",
+            |to| &mut to.redis.sentinel_password_file,
+        ),
+        of(
             "snapshot.folder",
             "none",
             "Where the counters are saved at the end, and restored from at the start",
@@ -534,6 +578,19 @@ pub(crate) enum AtCap {
 impl Choice for AtCap {
     const NAME: &'static str = "WHAT";
     const ALL: &'static [(&'static str, Self)] = &[("evict", Self::Evict), ("refuse", Self::Refuse)];
+}
+
+/// How callers' keys are written into Redis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum KeyForm {
+    #[default]
+    Hashed,
+    Clear,
+}
+
+impl Choice for KeyForm {
+    const NAME: &'static str = "HOW";
+    const ALL: &'static [(&'static str, Self)] = &[("hashed", Self::Hashed), ("clear", Self::Clear)];
 }
 
 /// Whose names of metrics are told beside ours.

@@ -1,9 +1,10 @@
 //! What settings say together.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::store::Store;
-use super::table::{Settings, Tls};
+use super::table::{Redis, Settings, Tls};
 
 /// Whether others than this machine can reach an address.
 pub(crate) fn is_exposed(address: Option<SocketAddr>) -> bool {
@@ -13,7 +14,22 @@ pub(crate) fn is_exposed(address: Option<SocketAddr>) -> bool {
 /// What is wrong with settings that are right each by itself.
 pub(super) fn mistakes(settings: &Settings) -> Vec<String> {
     let tls = certificates(&settings.tls).map(str::to_owned);
-    tls.chain(admin(settings)).chain(nowhere(settings)).chain(password(settings)).collect()
+    let of_redis = redis(&settings.redis).map(str::to_owned);
+    tls.chain(admin(settings)).chain(nowhere(settings)).chain(password(settings)).chain(of_redis).collect()
+}
+
+fn redis(redis: &Redis) -> impl Iterator<Item = &'static str> {
+    let has = (redis.tls_certificate.is_some(), redis.tls_key.is_some());
+    let lease_times = Duration::from_millis(100)..=Duration::from_secs(30);
+    let rules = [
+        (
+            has == (true, false),
+            "redis.tls_certificate is given without redis.tls_key: it needs its private key",
+        ),
+        (has == (false, true), "redis.tls_key is given without redis.tls_certificate: which one is it for?"),
+        (!lease_times.contains(&redis.lease_time), "redis.lease_time is not between 100ms and 30s"),
+    ];
+    rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, mistake)| mistake)
 }
 
 fn certificates(tls: &Tls) -> impl Iterator<Item = &'static str> {

@@ -150,6 +150,39 @@ impl Value for Names {
     }
 }
 
+/// A word, such as the name of a user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Word(pub(crate) String);
+
+impl Value for Word {
+    const NAME: &'static str = "NAME";
+
+    fn expected() -> String {
+        "a name without spaces".to_owned()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let is_word = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+        is_word.then(|| Self(text.to_owned()))
+    }
+}
+
+/// What keys in Redis begin with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyPrefix(pub(crate) String);
+
+impl Value for KeyPrefix {
+    const NAME: &'static str = "PREFIX";
+
+    fn expected() -> String {
+        "a text without spaces and braces, such as shop:".to_owned()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        Word::read(text).filter(|word| !word.0.contains(['{', '}'])).map(|word| Self(word.0))
+    }
+}
+
 impl Value for bool {
     const NAME: &'static str = "BOOL";
 
@@ -254,6 +287,16 @@ mod tests {
         for bad in ["", "a,", "a:80", "*.example", "http://a", "a b"] {
             assert_eq!(Names::read(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn prefixes_have_no_braces_and_words_no_spaces() {
+        assert_eq!(KeyPrefix::read("shop:"), Some(KeyPrefix("shop:".to_owned())));
+        assert_eq!(Word::read("ann{1}"), Some(Word("ann{1}".to_owned())));
+        for bad in ["", " ", "a b", "a\n"] {
+            assert_eq!((KeyPrefix::read(bad), Word::read(bad)), (None, None), "{bad:?}");
+        }
+        assert_eq!((KeyPrefix::read("a{b"), KeyPrefix::read("}")), (None, None));
     }
 
     #[test]

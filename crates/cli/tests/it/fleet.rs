@@ -219,6 +219,85 @@ fn when_redis_is_killed_every_limit_has_its_way_and_when_it_is_back_all_is_exact
     until("the other, too", || ask(&two, "user", "ann") == by_store());
     let rest = left(&one, "ann");
     assert_eq!((ask(&two, "user", "ann"), left(&one, "ann")), (by_store(), rest - 1), "one counter again");
+    // Answers, item 29: the log says once that Redis is back.
+    until("it is told", || one.log().contains("redis answers again"));
+    assert_eq!(one.log().matches("redis answers again").count(), 1, "{}", one.log());
+}
+
+/// Answers, item 24: callers' keys are hashed in Redis unless a setting says otherwise, and a prefix keeps a fleet apart from others.
+#[test]
+fn keys_are_hashed_unless_they_are_to_be_clear_and_a_prefix_keeps_them_apart() {
+    let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
+    let serve = |settings: &[&str]| {
+        let arguments = ["--policy", path.to_str().unwrap(), "--redis-timeout=10s"];
+        Service::start_with(&[&arguments, settings].concat(), &[("TOLLGATE_STORE", &redis.url())])
+    };
+    let hashed = serve(&[]);
+    assert_eq!(ask(&hashed, "user", "ann@example.org"), by_store());
+    let keys = redis.ask(&["KEYS", "tg2:{*"]);
+    assert!(keys.lines().count() == 1 && !keys.contains("ann"), "{keys}");
+    let clear = serve(&["--redis-prefix=shop:", "--redis-keys=clear"]);
+    assert_eq!((ask(&clear, "user", "ann@example.org"), left(&clear, "ann@example.org")), (by_store(), 99));
+    let keys = redis.ask(&["KEYS", "shop:tg2:{*"]);
+    assert!(keys.lines().count() == 1 && keys.ends_with("=ann@example.org"), "{keys}");
+}
+
+/// Answers, item 24: a setting says how long a lease lasts, within bounds.
+#[test]
+fn a_lease_lasts_as_long_as_the_setting_says() {
+    let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
+    let (policy, url) = (path.to_str().unwrap(), redis.url());
+    let borrowing =
+        |time| ["--policy", policy, "--store", &url, "--redis-lease=20", "--redis-timeout=10s", time];
+    let [one, two] =
+        ["--redis-lease-time=30s", "--redis-lease-time=100ms"].map(|time| Service::start(&borrowing(time)));
+    for (service, user) in [(&one, "ann"), (&two, "bob")] {
+        for _ in 0..3 {
+            assert_eq!(ask(service, "user", user), by_store());
+        }
+        service.signal("KILL"); // so that nothing is given back
+    }
+    let reader = serve(&path, &url);
+    // What was on lease for a tenth of a second counts as used soon; until then it is as good as used, too.
+    assert!(left(&reader, "ann") <= 97 && left(&reader, "bob") <= 97);
+    for bad in ["--redis-lease-time=31s", "--redis-lease-time=99ms"] {
+        let (code, _, err) = run(&["serve", bad]);
+        assert!(code == 2 && err.contains("redis.lease_time is not between 100ms and 30s"), "{bad}: {err}");
+    }
+}
+
+/// Answers, item 24: what cannot be read of the files of secrets is named, and nothing that stands in them is shown.
+#[test]
+fn secrets_for_redis_come_from_files_and_are_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "hunter2\n").unwrap();
+    let (secret, missing) = (secret.to_str().unwrap(), "/nowhere/at/all");
+    let sentinel = "--store=redis+sentinel://127.0.0.1:1/main";
+    let cases: [(&[&str], &str); 5] = [
+        (&[sentinel, "--redis-sentinel-password-file", missing], "--redis-sentinel-password-file: /nowhere"),
+        (
+            &["--store=redis://127.0.0.1:1", "--redis-sentinel-password-file", secret],
+            "a user or password of sentinels is given, and the address names none",
+        ),
+        (
+            &["--store=rediss://127.0.0.1:1", "--redis-tls-certificate", secret],
+            "redis.tls_certificate is given without redis.tls_key",
+        ),
+        (
+            &["--store=rediss://127.0.0.1:1", "--redis-tls-certificate", secret, "--redis-tls-key", secret],
+            "the certificate or its key cannot be read",
+        ),
+        (
+            &["--store=redis://127.0.0.1:1", "--redis-tls-certificate", secret, "--redis-tls-key", secret],
+            "use rediss://",
+        ),
+    ];
+    for (arguments, why) in cases {
+        let (code, out, err) = run(&[&["serve"], arguments].concat());
+        assert!(code == 2 && err.contains(why), "{arguments:?}: {err}");
+        assert!(!(out + &err).contains("hunter2"), "{arguments:?}");
+    }
 }
 
 #[test]
@@ -290,6 +369,39 @@ fn redis_is_spoken_to_in_secret_if_it_can_be_trusted() {
     let service = serve(&file("other.pem", stranger));
     assert_eq!(ask(&service, "user", "ann"), (200, "local".to_owned()));
     assert!(service.log().contains("certificate"), "{}", service.log());
+}
+
+/// Answers, item 24: Redis may ask for a certificate, and is shown the one in the settings.
+#[test]
+fn redis_is_shown_a_certificate_if_it_asks_for_one() {
+    let (folder, (_keep, path)) = (tempfile::tempdir().unwrap(), policy(LIMITS));
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (certificate, key) =
+        (file("cert.pem", pair.cert.pem()), file("key.pem", pair.signing_key.serialize_pem()));
+    let port = free_port().to_string();
+    let settings = [
+        ["--tls-port", &port],
+        ["--tls-cert-file", &certificate],
+        ["--tls-key-file", &key],
+        ["--tls-ca-cert-file", &certificate],
+        ["--tls-auth-clients", "yes"],
+    ];
+    let _redis = Redis::start_with(settings.as_flattened());
+    let serve = |more: &[&str]| {
+        let mut command = crate::support::tollgate();
+        command.args(["serve", "--http-address=127.0.0.1:0", "--redis-timeout=10s"]);
+        command.args(["--resp-address=none", "--grpc-address=none", "--admin-address=none"]);
+        command.arg("--policy").arg(&path).args(["--store", &format!("rediss://localhost:{port}")]);
+        Service::of(command.args(more).env("SSL_CERT_FILE", &certificate))
+    };
+    let with = ["--redis-tls-certificate", &certificate, "--redis-tls-key", &key];
+    assert_eq!(ask(&serve(&with), "user", "ann"), by_store());
+    assert_eq!(ask(&serve(&[]), "user", "ann"), (200, "local".to_owned()));
 }
 
 #[test]

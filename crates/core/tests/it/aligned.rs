@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, Ask, FixedWindow, GiveBack, PacedWindow, Quota, Tick};
+use tollgate_core::{
+    Algorithm, Ask, FixedWindow, GiveBack, PacedWindow, Quota, SlidingCounter, SubWindows, Tick,
+};
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -35,45 +37,42 @@ fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
 }
 
 /// Runs `acts` and notes everything that can be seen.
-fn run<A: Algorithm<State = u64, Change = u64>>(
-    mut algorithm: A,
-    acts: &[(u64, Act)],
-    shift: u64,
-) -> Vec<String> {
-    let (mut level, mut now, mut last, mut seen) = (0, Tick::from_nanos(shift), None, Vec::new());
+fn run<A: Algorithm>(mut algorithm: A, acts: &[(u64, Act)], shift: u64) -> Vec<String> {
+    let (mut state, mut now) = (A::State::default(), Tick::from_nanos(shift));
+    let (mut last, mut seen) = (None, Vec::new());
     for (pause, act) in acts {
         now = now.plus_nanos(*pause);
-        match act {
+        let change = match act {
             Act::Ask { cost, wait } => {
-                let step = algorithm.decide(&level, now, Ask::within(*cost, Duration::from_nanos(*wait)));
-                if let Some(change) = step.change {
-                    last = Some(algorithm.claim(&change, *cost, now + step.decision.delay()));
-                    level = change;
+                let step = algorithm.decide(&state, now, Ask::within(*cost, Duration::from_nanos(*wait)));
+                if let Some(change) = &step.change {
+                    last = Some(algorithm.claim(change, *cost, now + step.decision.delay()));
                 }
                 seen.push(format!("{:?}", step.decision));
+                step.change
             }
-            Act::Return => {
-                if let Some(claim) = last.take() {
-                    let next =
-                        algorithm.give_back(&level, GiveBack { claim, amount: claim.cost, ahead: now }, now);
-                    level = next.unwrap_or(level);
-                }
-            }
-            Act::Charge(extra) => level = algorithm.charge(&level, *extra, now).unwrap_or(level),
-            Act::Refund(amount) => level = algorithm.refund(&level, *amount, now).unwrap_or(level),
+            Act::Return => last.take().and_then(|claim| {
+                algorithm.give_back(&state, GiveBack { claim, amount: claim.cost, ahead: now }, now)
+            }),
+            Act::Charge(extra) => algorithm.charge(&state, *extra, now),
+            Act::Refund(amount) => algorithm.refund(&state, *amount, now),
             Act::Retune(quota) => {
-                (algorithm, level) = algorithm.retune(&level, now, *quota);
+                (algorithm, state) = algorithm.retune(&state, now, *quota);
                 last = None;
+                None
             }
+        };
+        if let Some(change) = change {
+            algorithm.apply(&mut state, change);
         }
-        let facts = algorithm.decide(&level, now, Ask::now(0)).decision;
-        seen.push(format!("{act:?}: {facts:?}, idle: {}", algorithm.is_idle(&level, now)));
+        let facts = algorithm.decide(&state, now, Ask::now(0)).decision;
+        seen.push(format!("{act:?}: {facts:?}, idle: {}", algorithm.is_idle(&state, now)));
     }
     seen
 }
 
 /// The same history with a clock that began at the moment windows are aligned to.
-fn agrees<A: Algorithm<State = u64, Change = u64>>(
+fn agrees<A: Algorithm>(
     make: impl Fn(Quota) -> A,
     aligned: impl Fn(A, Duration) -> A,
     quota: Quota,
@@ -95,5 +94,22 @@ proptest! {
     #[test]
     fn paced_windows(quota in quota(), acts in acts(), age in prop_oneof![0..40u64, 0..4_000_000_000u64, 0..1u64 << 57]) {
         agrees(PacedWindow::new, PacedWindow::aligned, quota, &acts, age);
+    }
+
+    /// Answers, item 17: the windows of a counter can be aligned to the wall clock.
+    #[test]
+    fn sliding_counters(quota in quota(), acts in acts(), age in prop_oneof![0..40u64, 0..4_000_000_000u64, 0..1u64 << 57]) {
+        agrees(SlidingCounter::new, SlidingCounter::aligned, quota, &acts, age);
+    }
+
+    /// Answers, item 17: sub-windows can be aligned to the wall clock.
+    #[test]
+    fn sub_windows(
+        quota in quota(),
+        acts in acts(),
+        parts in 1..12u32,
+        age in prop_oneof![0..40u64, 0..4_000_000_000u64, 0..1u64 << 57],
+    ) {
+        agrees(|quota| SubWindows::new(quota).parts(parts), SubWindows::aligned, quota, &acts, age);
     }
 }

@@ -40,8 +40,6 @@ pub(super) struct Page {
 pub(super) struct Entry {
     /// The state, at no cost.
     pub(super) tier: Tier,
-    /// Where the label begins in its name.
-    label: usize,
     pub(super) account: Account,
 }
 
@@ -142,16 +140,15 @@ impl Shard {
 impl Page {
     /// The account of a state, with where its doings are counted.
     pub(super) fn find(&mut self, hash: u64, label: &[u8]) -> Option<(&mut Entry, &mut Tally)> {
-        let entry = self.entries.get_mut(&hash).filter(|entry| entry.label() == label)?;
+        let entry = self.entries.get_mut(&hash).filter(|entry| entry.tier.label.as_bytes() == label)?;
         Some((entry, &mut self.tally))
     }
 
     /// The same, made if there is room for it.
-    pub(super) fn open(&mut self, hash: u64, label: &[u8], tier: &Tier, now: Tick) {
+    pub(super) fn open(&mut self, hash: u64, tier: &Tier, now: Tick) {
         if self.entries.len() < MOST_STATES / SHARDS && !self.entries.contains_key(&hash) {
-            let at = tier.key.len() - label.len();
             let tier = Tier { cost: 0, ..tier.clone() };
-            self.entries.insert(hash, Entry { tier, label: at, account: Account::new(now) });
+            self.entries.insert(hash, Entry { tier, account: Account::new(now) });
         }
     }
 
@@ -182,12 +179,6 @@ impl Page {
         if let Some((entry, tally)) = self.find(want.hash, want.label.as_bytes()) {
             entry.account.unpay(want.cost, tally);
         }
-    }
-}
-
-impl Entry {
-    pub(super) fn label(&self) -> &[u8] {
-        &self.tier.key[self.label..]
     }
 }
 

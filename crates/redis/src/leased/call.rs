@@ -44,7 +44,7 @@ impl Call {
     /// Asks for all of these: what is here is held, and the rest is up to Redis.
     pub(super) fn of(desk: &Arc<Desk>, store: &RedisStore, tiers: Vec<Tier>) -> Self {
         let sent = desk.now();
-        let hold = |tier: Tier| Item { pay: hold(desk, store, &tier, sent), tier };
+        let hold = |tier: Tier| Item { pay: hold(desk, &tier, sent), tier };
         let items: Vec<Item> = tiers.into_iter().map(hold).collect();
         let mut call = Self { desk: Arc::clone(desk), store: store.clone(), sent, items, is_over: false };
         if !call.is_spread() {
@@ -77,7 +77,7 @@ impl Call {
             if matches!(item.pay, Pay::Ask)
                 && item.tier.cost > 0
                 && item.tier.twin.is_leasable()
-                && let Some(report) = self.desk.begin(&self.store, &item.tier, Why::Short, self.sent)
+                && let Some(report) = self.desk.begin(&item.tier, Why::Short, self.sent)
             {
                 item.pay = Pay::Borrow(report);
             }
@@ -156,7 +156,7 @@ impl Call {
     fn end(&self, tier: &Tier, pay: &Pay, view: &View, lent: f64, had: bool) -> Decision {
         let decision = tier.twin.decision(view, tier.cost, false);
         let more = tier.twin.count(lent);
-        let told = self.desk.account(&self.store, tier, |account, tally| {
+        let told = self.desk.account(tier, |account, tally| {
             if let Pay::Borrow(report) = pay {
                 let reset_ns = decision.reset_after().map_or(u64::MAX, |span| span.as_nanos() as u64);
                 let remaining = decision.remaining().saturating_sub(more);
@@ -170,7 +170,7 @@ impl Call {
             account.refused(tier.cost, now, decision, self.spare(tier));
             account.refusal(tier.cost, now).unwrap_or(decision)
         });
-        self.desk.tell(&self.store, tier);
+        self.desk.tell(tier);
         told.unwrap_or(decision)
     }
 
@@ -181,7 +181,7 @@ impl Call {
     }
 
     fn let_go(&self, tier: &Tier, losses: u64, is_spent: bool) {
-        self.desk.account(&self.store, tier, |account, tally| {
+        self.desk.account(tier, |account, tally| {
             account.let_go(tier.cost, losses, is_spent, tally);
         });
     }
@@ -199,10 +199,10 @@ impl Drop for Call {
             match pay {
                 Pay::Here { losses, .. } => self.let_go(tier, *losses, false),
                 Pay::Borrow(report) => {
-                    self.desk.account(&self.store, tier, |account, tally| {
+                    self.desk.account(tier, |account, tally| {
                         account.end(report, self.sent, None, &self.desk.leases, tally);
                     });
-                    self.desk.tell(&self.store, tier);
+                    self.desk.tell(tier);
                 }
                 Pay::Ask => {}
             }
@@ -211,8 +211,8 @@ impl Drop for Call {
 }
 
 /// Holds what is asked of one state, if it is here.
-fn hold(desk: &Desk, store: &RedisStore, tier: &Tier, now: Tick) -> Pay {
-    let held = desk.account(store, tier, |account, tally| {
+fn hold(desk: &Desk, tier: &Tier, now: Tick) -> Pay {
+    let held = desk.account(tier, |account, tally| {
         account.expire(now, tally);
         account.note(tier.cost, now);
         let losses = if tier.cost > 0 { account.hold(tier.cost) } else { None };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tollgate::{Clock, ManualClock, MonotonicClock, Tick};
+use tollgate::{BootClock, Clock, ManualClock, Tick};
 
 use super::Leases;
 use super::account::{Account, Report, Tally, Why};
@@ -36,9 +36,10 @@ pub(super) struct Desk {
     pub(super) failed: AtomicU64,
 }
 
-/// The clock by which leases end here: that of this machine, unless Redis is given one.
+/// The clock by which leases end here: that of this machine, unless Redis is given one. It goes on while the machine is suspended, as
+/// the clock of Redis does, where a lease then counts as spent.
 enum Watch {
-    Own(MonotonicClock),
+    Own(BootClock),
     Given(ManualClock),
 }
 
@@ -50,7 +51,7 @@ impl Desk {
             leases,
             node: fastrand::u64(1..1 << 52) as f64,
             numbers: AtomicU64::new(0),
-            clock: clock.cloned().map_or_else(|| Watch::Own(MonotonicClock::new()), Watch::Given),
+            clock: clock.cloned().map_or_else(|| Watch::Own(BootClock::new()), Watch::Given),
             is_closed: AtomicBool::new(leases.most() < 2),
             resting: AtomicU64::new(0),
             keeper: Mutex::default(),
@@ -78,26 +79,25 @@ impl Desk {
     /// Does something with the account of a state, if it has one.
     pub(super) fn account<T>(
         &self,
-        store: &RedisStore,
         tier: &Tier,
         with: impl FnOnce(&mut Account, &mut Tally) -> T,
     ) -> Option<T> {
-        let label = store.keys().label(&tier.key);
+        let label = tier.label.as_bytes();
         let (shard, hash) = self.book.shard(label);
         let mut page = shard.lock();
         page.find(hash, label).map(|(entry, tally)| with(&mut entry.account, tally))
     }
 
     /// Begins a call about a state, unless one is under way or there is no need for one. An account is opened for it if there is room.
-    pub(super) fn begin(&self, store: &RedisStore, tier: &Tier, why: Why, now: Tick) -> Option<Report> {
+    pub(super) fn begin(&self, tier: &Tier, why: Why, now: Tick) -> Option<Report> {
         if !self.is_open() {
             return None;
         }
-        let label = store.keys().label(&tier.key);
+        let label = tier.label.as_bytes();
         let (shard, hash) = self.book.shard(label);
         let mut page = shard.lock();
         if why == Why::Short {
-            page.open(hash, label, tier, now);
+            page.open(hash, tier, now);
         }
         let (entry, tally) = page.find(hash, label)?;
         self.begin_for(&mut entry.account, why, now, tally)
@@ -122,7 +122,7 @@ impl Desk {
 
     /// Tells those who wait that a call about a state has ended.
     pub(super) fn tell(&self, store: &RedisStore, tier: &Tier) {
-        let (shard, _) = self.book.shard(store.keys().label(&tier.key));
+        let (shard, _) = self.book.shard(tier.label.as_bytes());
         shard.ended.notify_waiters();
     }
 

@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use redis::cluster::ClusterClient;
 use redis::io::tcp::TcpSettings;
-use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisResult, TlsMode};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, TlsMode,
+};
+#[cfg(feature = "tls")]
+use redis::{ClientTlsConfig, TlsCertificates};
 use tollgate::store::StoreError;
 
 use super::primary::Watch;
@@ -21,15 +25,178 @@ const READY: usize = 1_024;
 
 /// One server, whichever is the primary of several, or a cluster.
 #[derive(Clone)]
-pub(crate) enum Target {
+pub(crate) struct Target {
+    place: Place,
+    /// Our certificate, in the form that the client wants for servers whose addresses it learns from others.
+    #[cfg(feature = "tls")]
+    certificates: Option<TlsCertificates>,
+}
+
+#[derive(Clone)]
+enum Place {
     One(ConnectionInfo),
-    Sentinel { sentinels: Vec<ConnectionInfo>, service: String, node: SentinelNodeConnectionInfo },
+    /// The server's address is not known yet.
+    Sentinel {
+        sentinels: Vec<ConnectionInfo>,
+        service: String,
+        server: ConnectionInfo,
+    },
     Cluster(Vec<ConnectionInfo>),
+}
+
+/// What we prove who we are by, besides what the address says.
+#[derive(Clone, Default)]
+pub(crate) struct Proofs {
+    /// To sentinels.
+    pub(crate) sentinel_user: Option<String>,
+    pub(crate) sentinel_password: Option<String>,
+    /// A certificate and its key in PEM, to every server.
+    #[cfg(feature = "tls")]
+    pub(crate) certificate: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Target {
     /// Reads `redis://…`, `redis+sentinel://…/name` or `redis+cluster://…`.
-    pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
+    pub(crate) fn parse(url: &str, proofs: &Proofs) -> Result<Self, StoreError> {
+        let target = Self {
+            place: Place::parse(url)?,
+            #[cfg(feature = "tls")]
+            certificates: None,
+        };
+        let target = target.known_to_sentinels_as(proofs)?;
+        #[cfg(feature = "tls")]
+        let target = match &proofs.certificate {
+            Some((certificate, key)) => target.with_certificate(certificate, key)?,
+            None => target,
+        };
+        Ok(target)
+    }
+
+    fn known_to_sentinels_as(mut self, proofs: &Proofs) -> Result<Self, StoreError> {
+        let Proofs { sentinel_user, sentinel_password, .. } = proofs;
+        if sentinel_user.is_none() && sentinel_password.is_none() {
+            return Ok(self);
+        }
+        let Place::Sentinel { sentinels, .. } = &mut self.place else {
+            return Err(unusable("a user or password of sentinels is given, and the address names none"));
+        };
+        for sentinel in sentinels {
+            let mut settings = sentinel.redis_settings().clone();
+            if let Some(user) = sentinel_user {
+                settings = settings.set_username(user);
+            }
+            if let Some(password) = sentinel_password {
+                settings = settings.set_password(password);
+            }
+            *sentinel = sentinel.clone().set_redis_settings(settings);
+        }
+        Ok(self)
+    }
+
+    #[cfg(feature = "tls")]
+    fn with_certificate(self, certificate: &[u8], key: &[u8]) -> Result<Self, StoreError> {
+        let client_tls =
+            Some(ClientTlsConfig { client_cert: certificate.to_vec(), client_key: key.to_vec() });
+        let certificates = TlsCertificates { client_tls, root_cert: None };
+        let secured = |node: ConnectionInfo| {
+            if !matches!(node.addr(), ConnectionAddr::TcpTls { .. }) {
+                return Err(unusable(
+                    "a certificate is given, and the address asks for no TLS: use rediss://",
+                ));
+            }
+            // The error may quote the key.
+            let client = Client::build_with_tls(node, certificates.clone())
+                .map_err(|_| unusable("the certificate or its key cannot be read: both must be in PEM"))?;
+            Ok(client.get_connection_info().clone())
+        };
+        let all = |nodes: Vec<ConnectionInfo>| nodes.into_iter().map(secured).collect::<Result<Vec<_>, _>>();
+        let place = match self.place {
+            Place::One(server) => Place::One(secured(server)?),
+            Place::Cluster(nodes) => Place::Cluster(all(nodes)?),
+            Place::Sentinel { sentinels, service, server } => {
+                Place::Sentinel { sentinels: all(sentinels)?, service, server: secured(server)? }
+            }
+        };
+        Ok(Self { place, certificates: Some(certificates) })
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.place, Place::Cluster(_))
+    }
+
+    /// Connects, within a bounded time.
+    pub(super) async fn connect(&self) -> RedisResult<Wire> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(ANSWER))
+            .set_pipeline_buffer_size(READY);
+        match &self.place {
+            Place::One(server) => {
+                let client = Client::open(server.clone())?;
+                client.get_multiplexed_async_connection_with_config(&config).await.map(Wire::to_one)
+            }
+            Place::Sentinel { sentinels, service, server } => {
+                let primary = self.sentinels(sentinels, service, server)?.async_get_client().await?;
+                let at = primary.get_connection_info().addr().to_string();
+                let wire =
+                    primary.get_multiplexed_async_connection_with_config(&config).await.map(Wire::to_one)?;
+                Ok(wire.watched_by(Watch::new(sentinels.clone(), service.clone(), at)))
+            }
+            Place::Cluster(nodes) => {
+                let builder = ClusterClient::builder(nodes.clone())
+                    .retries(0)
+                    .connection_timeout(CONNECT)
+                    .response_timeout(ANSWER)
+                    .tcp_settings(tcp());
+                #[cfg(feature = "tls")]
+                let builder = match &self.certificates {
+                    Some(certificates) => builder.certs(certificates.clone()),
+                    None => builder,
+                };
+                builder.build()?.get_async_connection().await.map(Wire::to_cluster)
+            }
+        }
+    }
+
+    /// What asks sentinels for the primary.
+    fn sentinels(
+        &self,
+        sentinels: &[ConnectionInfo],
+        service: &str,
+        server: &ConnectionInfo,
+    ) -> RedisResult<SentinelClient> {
+        let addresses = sentinels.iter().map(|sentinel| sentinel.addr().clone());
+        let mut builder = SentinelClientBuilder::new(addresses, service, SentinelServerType::Master)?
+            .set_client_to_redis_db(server.redis_settings().db())
+            .set_client_to_redis_tcp_settings(tcp())
+            .set_client_to_sentinel_tcp_settings(tcp());
+        if let Some(user) = server.redis_settings().username() {
+            builder = builder.set_client_to_redis_username(user);
+        }
+        if let Some(password) = server.redis_settings().password() {
+            builder = builder.set_client_to_redis_password(password);
+        }
+        // All are asked as the same user.
+        let as_whom = sentinels.first().map(ConnectionInfo::redis_settings);
+        if let Some(user) = as_whom.and_then(|settings| settings.username()) {
+            builder = builder.set_client_to_sentinel_username(user);
+        }
+        if let Some(password) = as_whom.and_then(|settings| settings.password()) {
+            builder = builder.set_client_to_sentinel_password(password);
+        }
+        if matches!(server.addr(), ConnectionAddr::TcpTls { .. }) {
+            builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
+        }
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = &self.certificates {
+            builder = builder.set_client_to_redis_certificates(certificates.clone());
+        }
+        builder.build()
+    }
+}
+
+impl Place {
+    fn parse(url: &str) -> Result<Self, StoreError> {
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(unreadable("it has no scheme, such as redis://"));
         };
@@ -62,57 +229,11 @@ impl Target {
         }
         let sentinels = hosts.iter().map(|host| node(&format!("{scheme}://{host}")));
         let server = node(&format!("{scheme}://{user}localhost/{database}"))?;
-        let mut node = SentinelNodeConnectionInfo::default()
-            .set_tcp_settings(server.tcp_settings().clone())
-            .set_redis_connection_info(server.redis_settings().clone());
-        if is_tls(scheme) {
-            node = node.set_tls_mode(TlsMode::Secure);
-        }
         Ok(Self::Sentinel {
             sentinels: sentinels.collect::<Result<_, _>>()?,
             service: service.to_owned(),
-            node,
+            server,
         })
-    }
-
-    pub(super) fn is_cluster(&self) -> bool {
-        matches!(self, Self::Cluster(_))
-    }
-
-    /// Connects, within a bounded time.
-    pub(super) async fn connect(&self) -> RedisResult<Wire> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT))
-            .set_response_timeout(Some(ANSWER))
-            .set_pipeline_buffer_size(READY);
-        match self {
-            Self::One(server) => {
-                let client = Client::open(server.clone())?;
-                client.get_multiplexed_async_connection_with_config(&config).await.map(Wire::to_one)
-            }
-            Self::Sentinel { sentinels, service, node } => {
-                let mut client = SentinelClient::build(
-                    sentinels.clone(),
-                    service.clone(),
-                    Some(node.clone()),
-                    SentinelServerType::Master,
-                )?;
-                let primary = client.async_get_client().await?;
-                let at = primary.get_connection_info().addr().to_string();
-                let wire =
-                    primary.get_multiplexed_async_connection_with_config(&config).await.map(Wire::to_one)?;
-                Ok(wire.watched_by(Watch::new(sentinels.clone(), service.clone(), at)))
-            }
-            Self::Cluster(nodes) => {
-                let client = ClusterClient::builder(nodes.clone())
-                    .retries(0)
-                    .connection_timeout(CONNECT)
-                    .response_timeout(ANSWER)
-                    .tcp_settings(tcp())
-                    .build()?;
-                client.get_async_connection().await.map(Wire::to_cluster)
-            }
-        }
     }
 }
 
@@ -153,6 +274,10 @@ fn unreadable(why: &str) -> StoreError {
     StoreError::permanent(format!("the address of redis cannot be read: {why}"))
 }
 
+fn unusable(why: &str) -> StoreError {
+    StoreError::permanent(format!("redis cannot be reached with these settings: {why}"))
+}
+
 /// What comes after `://` where there are several hosts.
 struct List<'a> {
     /// With the `@` that ends it; empty if there is none.
@@ -175,14 +300,14 @@ impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses =
             |nodes: &[ConnectionInfo]| nodes.iter().map(|node| node.addr().to_string()).collect::<Vec<_>>();
-        match self {
-            Self::One(node) => f.debug_tuple("One").field(&node.addr().to_string()).finish(),
-            Self::Sentinel { sentinels, service, .. } => f
+        match &self.place {
+            Place::One(node) => f.debug_tuple("One").field(&node.addr().to_string()).finish(),
+            Place::Sentinel { sentinels, service, .. } => f
                 .debug_struct("Sentinel")
                 .field("sentinels", &addresses(sentinels))
                 .field("service", service)
                 .finish(),
-            Self::Cluster(nodes) => f.debug_tuple("Cluster").field(&addresses(nodes)).finish(),
+            Place::Cluster(nodes) => f.debug_tuple("Cluster").field(&addresses(nodes)).finish(),
         }
     }
 }
@@ -191,8 +316,16 @@ impl fmt::Debug for Target {
 mod tests {
     use super::*;
 
+    fn parse(url: &str) -> Result<Target, StoreError> {
+        Target::parse(url, &Proofs::default())
+    }
+
+    fn place(url: &str) -> Place {
+        parse(url).unwrap().place
+    }
+
     fn shown(url: &str) -> String {
-        format!("{:?}", Target::parse(url).unwrap())
+        format!("{:?}", parse(url).unwrap())
     }
 
     #[test]
@@ -207,11 +340,9 @@ mod tests {
 
     #[test]
     fn users_databases_and_nodelay_reach_every_server() {
-        let Target::One(one) = Target::parse("redis://u:p@h:1/3").unwrap() else { panic!("one") };
+        let Place::One(one) = place("redis://u:p@h:1/3") else { panic!("one") };
         assert_eq!((one.redis_settings().db(), one.tcp_settings().nodelay()), (3, true));
-        let Target::Cluster(nodes) = Target::parse("redis+cluster://u:p@a:1,b:2").unwrap() else {
-            panic!("cluster")
-        };
+        let Place::Cluster(nodes) = place("redis+cluster://u:p@a:1,b:2") else { panic!("cluster") };
         assert!(nodes.iter().all(|node| node.redis_settings().username() == Some("u")));
     }
 
@@ -219,7 +350,7 @@ mod tests {
     #[test]
     fn where_tls_is_not_built_in_that_is_said() {
         for url in ["rediss://:secret@host", "rediss+cluster://:secret@host", "rediss+sentinel://host/main"] {
-            let error = Target::parse(url).unwrap_err();
+            let error = parse(url).unwrap_err();
             assert!(!error.is_transient() && error.to_string().contains("which is not built in"), "{error}");
         }
     }
@@ -230,17 +361,12 @@ mod tests {
         let is_tls = |node: &ConnectionInfo| {
             matches!(node.addr(), redis::ConnectionAddr::TcpTls { insecure: false, .. })
         };
-        let Target::One(one) = Target::parse("rediss://u:p@h:1/3").unwrap() else { panic!("one") };
-        let Target::Cluster(nodes) = Target::parse("rediss+cluster://u:p@a:1,b:2").unwrap() else {
-            panic!("cluster")
-        };
-        let Target::Sentinel { sentinels, node, .. } =
-            Target::parse("rediss+sentinel://a:1,b:2/main").unwrap()
-        else {
+        let Place::One(one) = place("rediss://u:p@h:1/3") else { panic!("one") };
+        let Place::Cluster(nodes) = place("rediss+cluster://u:p@a:1,b:2") else { panic!("cluster") };
+        let Place::Sentinel { sentinels, server, .. } = place("rediss+sentinel://a:1,b:2/main") else {
             panic!("sentinel")
         };
-        assert!(is_tls(&one) && nodes.iter().all(is_tls) && sentinels.iter().all(is_tls));
-        assert!(format!("{node:?}").contains("Secure"), "{node:?}");
+        assert!(is_tls(&one) && nodes.iter().all(is_tls) && sentinels.iter().all(is_tls) && is_tls(&server));
     }
 
     #[test]
@@ -253,9 +379,45 @@ mod tests {
             ("redis+cluster://:secret@", "needs a host"),
         ];
         for (url, why) in cases {
-            let error = Target::parse(url).unwrap_err();
+            let error = parse(url).unwrap_err();
             assert!(!error.is_transient() && error.to_string().contains(why), "{url}: {error}");
             assert!(!error.to_string().contains("secret"));
+        }
+    }
+
+    /// Answers, item 24: sentinels may ask for a user and password of their own.
+    #[test]
+    fn sentinels_have_a_user_of_their_own() {
+        let proofs = Proofs {
+            sentinel_user: Some("ann".to_owned()),
+            sentinel_password: Some("hunter2".to_owned()),
+            ..Proofs::default()
+        };
+        let target = Target::parse("redis+sentinel://bob:secret@a:1,b:2/main", &proofs).unwrap();
+        assert!(!format!("{target:?}").contains("hunter2"));
+        let Place::Sentinel { sentinels, server, .. } = target.place else { panic!("sentinels") };
+        let asks_as = |node: &ConnectionInfo| {
+            let settings = node.redis_settings();
+            (settings.username().unwrap().to_owned(), settings.password().unwrap().to_owned())
+        };
+        let ann = ("ann".to_owned(), "hunter2".to_owned());
+        assert_eq!(sentinels.iter().map(asks_as).collect::<Vec<_>>(), [ann.clone(), ann]);
+        assert_eq!(asks_as(&server), ("bob".to_owned(), "secret".to_owned()));
+        for url in ["redis://a:1", "redis+cluster://a:1"] {
+            let error = Target::parse(url, &proofs).unwrap_err().to_string();
+            assert!(error.contains("the address names none") && !error.contains("hunter2"), "{error}");
+        }
+    }
+
+    /// Answers, item 24: a certificate that cannot be used is an error that does not show its key.
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_certificate_that_cannot_be_used_is_an_error() {
+        let proofs =
+            Proofs { certificate: Some((b"hunter2".to_vec(), b"hunter2".to_vec())), ..Proofs::default() };
+        for (url, why) in [("redis://a:1", "use rediss://"), ("rediss://a:1", "both must be in PEM")] {
+            let error = Target::parse(url, &proofs).unwrap_err().to_string();
+            assert!(error.contains(why) && !error.contains("hunter2"), "{error}");
         }
     }
 }

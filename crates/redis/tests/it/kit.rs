@@ -20,8 +20,13 @@ impl Both {
     pub(crate) fn new(redis: &Redis, number: u64) -> Self {
         let clock = ManualClock::new();
         let store = RedisStore::builder(&redis.url()).prefix(format!("{number}:")).clock(clock.clone());
+        Self::by(store.build().expect("the address is good"), clock)
+    }
+
+    /// A store in process beside this one, which goes by this clock.
+    pub(crate) fn by(redis: RedisStore, clock: ManualClock) -> Self {
         let memory = MemoryStore::builder().clock(clock.clone()).build();
-        Self { redis: store.build().expect("the address is good"), memory, clock }
+        Self { redis, memory, clock }
     }
 
     pub(crate) fn now(&self) -> Tick {
@@ -47,6 +52,14 @@ pub(crate) fn seeds(seeds: Range<u64>) -> Range<u64> {
     match std::env::var("TOLLGATE_SEED").ok().and_then(|text| text.parse().ok()) {
         Some(seed) => seed..seed + 1,
         None => seeds,
+    }
+}
+
+/// The seed in the environment, as many seeds as it says, or these.
+pub(crate) fn histories(usual: Range<u64>) -> Range<u64> {
+    match std::env::var("TOLLGATE_HISTORIES").ok().and_then(|text| text.parse().ok()) {
+        Some(number) => seeds(0..number),
+        None => seeds(usual),
     }
 }
 

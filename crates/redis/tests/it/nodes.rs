@@ -30,7 +30,7 @@ async fn those_who_share_a_server_are_counted_until_they_end() {
     assert_eq!((clone.nodes(), apart.nodes()), (3, 1), "a clone is the same, another prefix another fleet");
     stores.pop();
     until("one has ended", || all_say(&stores, 2)).await;
-    assert_eq!(redis.ask(&["ZCARD", "tg1:nodes"]), "2", "it said so");
+    assert_eq!(redis.ask(&["ZCARD", "tg2:nodes"]), "2", "it said so");
     drop(redis);
     stores[0].ping().await.unwrap_err();
     assert!(all_say(&stores, 2), "what was last seen is kept");
@@ -42,13 +42,13 @@ async fn one_that_ends_without_a_word_is_counted_for_three_seconds_more() {
     let store = connected(&redis.url()).await;
     let now: u64 = redis.ask(&["TIME"]).lines().next().unwrap().parse().unwrap();
     for (ghost, seen) in [("past", now), ("future", now + 3_600)] {
-        redis.ask(&["ZADD", "tg1:nodes", &(seen * 1_000).to_string(), ghost]);
+        redis.ask(&["ZADD", "tg2:nodes", &(seen * 1_000).to_string(), ghost]);
     }
     until("the ghost is seen", || store.nodes() == 2).await;
     until("it is forgotten", || store.nodes() == 1).await;
-    assert_eq!(redis.ask(&["ZCARD", "tg1:nodes"]), "1");
+    assert_eq!(redis.ask(&["ZCARD", "tg2:nodes"]), "1");
     drop(store);
-    until("the list has gone with the last of them", || redis.ask(&["EXISTS", "tg1:nodes"]) == "0").await;
+    until("the list has gone with the last of them", || redis.ask(&["EXISTS", "tg2:nodes"]) == "0").await;
 }
 
 #[tokio::test]

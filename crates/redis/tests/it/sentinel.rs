@@ -30,3 +30,20 @@ async fn the_primary_is_found_and_found_again_when_another_takes_over() {
     let answer = found.await.expect("the new primary is found");
     assert_eq!(answer.decision().remaining(), 89, "what was replicated is remembered");
 }
+
+/// Answers, item 24: sentinels that ask for a password are given theirs, which is not that of the servers.
+#[tokio::test]
+async fn sentinels_are_given_their_password() {
+    let servers = RedisSentinel::start();
+    assert_eq!(servers.ask(&["ACL", "SETUSER", "default", "resetpass", ">hunter2"]), "OK");
+    let rule = Rule::new("d", "n", Quota::per_second(0).burst(100));
+    let take = async |store: RedisStore| {
+        let limit = store.open(&rule);
+        store.decide(Mode::Take, &[Hit::new(&limit, b"k")]).await.map(|answer| answer.is_admitted())
+    };
+    let builder = || RedisStore::builder(&servers.url());
+    assert!(take(builder().build().unwrap()).await.is_err());
+    assert!(take(builder().sentinel_password("hunter2").build().unwrap()).await.expect("decided"));
+    let named = builder().sentinel_user("default").sentinel_password("hunter2");
+    assert!(take(named.build().unwrap()).await.expect("decided"));
+}

@@ -42,10 +42,10 @@ use table::{Owner, Sort, Table};
 /// A [leaky queue](crate::Kind::LeakyQueue) delays a hit that comes alone on a limit with one quota; together with others it
 /// decides as a meter does, as in a [`Gate`](crate::Gate).
 ///
-/// [Fixed](crate::Kind::FixedWindow) and [paced](crate::Kind::PacedWindow) windows begin when those of the wall clock do: at
-/// multiples of their period since 1970, in UTC. So an hour begins on the hour, as with other stores and in every process.
-/// [The time of the day](Clock::unix) is looked at once, when such a limit is first opened; from then on, and
-/// after [`restore`](MemoryStoreBuilder::restore), windows go on by the store's clock, whatever is done to the other.
+/// Windows of every kind, and the parts of [sub-windows](crate::Kind::SubWindows), begin when those of the wall clock do: at
+/// multiples of their length since 1970, in UTC. So an hour begins on the hour, as with other stores and in every process.
+/// They last whole microseconds, rounded up. [The time of the day](Clock::unix) is looked at once, when a limit of that algorithm is
+/// first opened; from then on, and after [`restore`](MemoryStoreBuilder::restore), windows go on by the store's clock, whatever is done to the other.
 ///
 /// # Examples
 /// ```
@@ -96,10 +96,10 @@ struct Opened<C: Clock> {
     table: Table<C>,
     /// The table's.
     seed: Seed,
-    /// One for each quota; none if there are [too many quotas](MemoryStoreBuilder::max_quotas) already.
+    /// One for each quota; none if the store cannot keep this limit.
     tiers: Box<[Tier]>,
-    /// Why there are none.
-    no_plan: Option<NoPlan>,
+    /// Why it cannot.
+    problem: Option<StoreError>,
 }
 
 /// One quota of a limit.
@@ -117,21 +117,39 @@ struct Tier {
 /// What part of the quotas that callers supply one of them can have: an eighth.
 const SUPPLIERS: u32 = 8;
 
-/// Keeps the quotas of a rule in their table, if there is room for them.
-fn open_quotas<C: Clock>(table: &Table<C>, rule: &Rule, max_quotas: u32) -> Result<(), NoPlan> {
+/// Keeps the quotas of a rule in their table, if that is possible and there is room for them.
+fn open_quotas<C: Clock>(table: &Table<C>, rule: &Rule, max_quotas: u32) -> Result<(), StoreError> {
+    rule.check()?;
     if !is_supplied(rule) {
         let has_room = rule.quotas().iter().all(|quota| table.may_have(*quota, max_quotas));
-        return if has_room { Ok(()) } else { Err(NoPlan::OfAll(max_quotas)) };
+        return if has_room { Ok(()) } else { Err(too_many_quotas(rule, NoPlan::OfAll(max_quotas))) };
     }
     let most = max_quotas / 2;
     let supply = Supply { supplier: rule.supplier(), most_of_one: (most / SUPPLIERS).max(1), most };
     for (opened, quota) in rule.quotas().iter().enumerate() {
         if let Err(no_plan) = table.open_quota(*quota, supply) {
             rule.quotas()[..opened].iter().for_each(|quota| table.close_quota(*quota));
-            return Err(no_plan);
+            return Err(too_many_quotas(rule, no_plan));
         }
     }
     Ok(())
+}
+
+fn too_many_quotas(rule: &Rule, no_plan: NoPlan) -> StoreError {
+    const HELP: &str = "use fewer, or wait until some have been idle for a while";
+    StoreError::permanent(match no_plan {
+        NoPlan::OfOne(most) => {
+            format!("you supply limits with {most} different rates, and at most {most} are allowed: {HELP}")
+        }
+        NoPlan::OfAll(most) if rule.is_brought() => {
+            format!(
+                "callers supply limits with {most} different rates, and at most {most} are allowed: {HELP}"
+            )
+        }
+        NoPlan::OfAll(_) => format!(
+            "the store has seen too many different quotas to open {rule}: raise max_quotas, or use fewer of them"
+        ),
+    })
 }
 
 /// Whether a rule's quotas are those of a caller, and remembered only as long as they are used.
@@ -141,7 +159,7 @@ fn is_supplied(rule: &Rule) -> bool {
 
 impl<C: Clock> Drop for Opened<C> {
     fn drop(&mut self) {
-        if is_supplied(&self.rule) && self.no_plan.is_none() {
+        if is_supplied(&self.rule) && self.problem.is_none() {
             self.rule.quotas().iter().for_each(|quota| self.table.close_quota(*quota));
         }
     }
@@ -298,8 +316,8 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     fn open(&self, rule: &Rule) -> MemoryLimit<C> {
         let table = self.table(Sort::of(rule));
-        let no_plan = open_quotas(&table, rule, self.shared.options.max_quotas).err();
-        let quotas = if no_plan.is_none() { rule.quotas() } else { &[] };
+        let problem = open_quotas(&table, rule, self.shared.options.max_quotas).err();
+        let quotas = if problem.is_none() { rule.quotas() } else { &[] };
         let seed = table.seed().clone();
         let tier = |(index, quota): (usize, &Quota)| Tier {
             salt: seed.print(&rule.identity(index)),
@@ -309,7 +327,7 @@ impl<C: Clock> Store for MemoryStore<C> {
         };
         let tiers = quotas.iter().enumerate().map(tier).collect();
         let table = table.with_quota(rule.quotas()[0]);
-        MemoryLimit { opened: Arc::new(Opened { rule: rule.clone(), table, seed, tiers, no_plan }) }
+        MemoryLimit { opened: Arc::new(Opened { rule: rule.clone(), table, seed, tiers, problem }) }
     }
 
     #[inline]

@@ -4,7 +4,9 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use tollgate_core::{Algorithm, AnyAlgorithm, Kind, Quota, SubWindows};
+use tollgate_core::{Algorithm, AnyAlgorithm, Kind, Quota, SlidingLog, SubWindows};
+
+use super::StoreError;
 
 /// Everything that says which limit it is: a domain and a name in it, the quotas, the algorithm.
 ///
@@ -197,6 +199,39 @@ impl Rule {
     pub fn share(&self, parts: u32) -> Self {
         let quotas = self.quotas.iter().map(|quota| share(self.kind, *quota, parts.max(1))).collect();
         Self { quotas, ..self.clone() }
+    }
+
+    /// Checks that a store can keep it.
+    ///
+    /// # Errors
+    /// If it is a [sliding window log](Kind::SlidingLog) with a count above [`SlidingLog::MAX_ENTRIES`]. A store that is asked about
+    /// such a limit fails with this error.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::store::Rule;
+    /// use tollgate::{Kind, Quota};
+    ///
+    /// let rule = Rule::new("api", "per user", Quota::per_hour(20_000));
+    /// assert!(rule.check().is_ok());
+    /// let error = rule.with_kind(Kind::SlidingLog).check().unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "api/per user: sliding-window-log keeps at most 10000 calls in a period, not 20000; use sub-windows"
+    /// );
+    /// ```
+    pub fn check(&self) -> Result<(), StoreError> {
+        const MOST: u64 = SlidingLog::MAX_ENTRIES;
+        let is_too_deep = |quota: &&Quota| quota.count() > MOST && !quota.is_unlimited();
+        let too_deep = self.quotas.iter().find(is_too_deep).filter(|_| self.kind == Kind::SlidingLog);
+        too_deep.map_or(Ok(()), |quota| {
+            Err(StoreError::permanent(format!(
+                "{self}: {} keeps at most {MOST} calls in a period, not {}; use {}",
+                self.kind,
+                quota.count(),
+                Kind::SubWindows
+            )))
+        })
     }
 
     /// Whether its quota is [the caller's](Self::floating), and no part of which limit it is.

@@ -9,7 +9,6 @@ use super::table::{Member, Owner};
 use super::{Hit, MemoryLimit, Mode, Opened, Tier};
 use crate::clock::Clock;
 use crate::gate::{self, Gate};
-use crate::keyed::NoPlan;
 use crate::store::{Answer, Said, StoreError};
 
 /// What some hits ask of which owners.
@@ -44,7 +43,7 @@ impl<'a, C: Clock> Draft<'a, C> {
         for (number, hit) in hits.iter().enumerate() {
             let opened = &*hit.limit.opened;
             if opened.tiers.is_empty() {
-                return Err(too_many_quotas(opened));
+                return Err(problem(opened));
             }
             if opened.rule.is_floating() {
                 return Err(floats(opened));
@@ -217,22 +216,9 @@ impl<'a, C: Clock> Asked<'a, C> {
     }
 }
 
-fn too_many_quotas<C: Clock>(opened: &Opened<C>) -> StoreError {
-    const HELP: &str = "use fewer, or wait until some have been idle for a while";
-    let rule = &opened.rule;
-    StoreError::permanent(match opened.no_plan {
-        Some(NoPlan::OfOne(most)) => {
-            format!("you supply limits with {most} different rates, and at most {most} are allowed: {HELP}")
-        }
-        Some(NoPlan::OfAll(most)) if rule.is_brought() => {
-            format!(
-                "callers supply limits with {most} different rates, and at most {most} are allowed: {HELP}"
-            )
-        }
-        _ => format!(
-            "the store has seen too many different quotas to open {rule}: raise max_quotas, or use fewer of them"
-        ),
-    })
+/// Why the store cannot keep a limit.
+fn problem<C: Clock>(opened: &Opened<C>) -> StoreError {
+    StoreError::permanent(opened.problem.as_ref().map(StoreError::to_string).unwrap_or_default())
 }
 
 fn floats<C: Clock>(opened: &Opened<C>) -> StoreError {

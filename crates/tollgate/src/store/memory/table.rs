@@ -77,11 +77,27 @@ impl Sort {
         Some(Self { kind, parts: 0, is_floating: false, is_supplied })
     }
 
-    fn any(self, quota: Quota) -> AnyAlgorithm {
-        match self.kind {
+    /// The algorithm of a quota. Its windows, if it has any, begin when those of the wall clock do.
+    fn any(self, quota: Quota, age: Duration) -> AnyAlgorithm {
+        let quota = self.in_micros(quota);
+        let algorithm = match self.kind {
             Kind::SubWindows => AnyAlgorithm::SubWindows(SubWindows::new(quota).parts(self.parts)),
             kind => AnyAlgorithm::new(kind, quota),
+        };
+        algorithm.aligned(age)
+    }
+
+    /// The quota whose windows, or the parts of them, last whole microseconds, rounded up: the unit in which all stores count
+    /// windows, so that they begin at the same moments in each.
+    fn in_micros(self, quota: Quota) -> Quota {
+        const MICROSECOND: u128 = 1_000;
+        if matches!(self.kind, Kind::TokenBucket | Kind::LeakyBucket | Kind::LeakyQueue) {
+            return quota;
         }
+        let parts = u128::from(self.parts.max(1));
+        let nanos = quota.period().as_nanos().next_multiple_of(MICROSECOND * parts);
+        let period = u64::try_from(nanos).map_or(quota.period(), Duration::from_nanos);
+        Quota::per(quota.count(), period).burst(quota.burst_size())
     }
 }
 
@@ -144,9 +160,9 @@ impl<C: Clock> Table<C> {
         }
         match level_of(sort) {
             Some(make) => Self::Levels(builder(sort, make, options, pool, clock).build()),
-            None => {
-                Self::Others(builder(sort, move |quota, _| sort.any(quota), options, pool, clock).build())
-            }
+            None => Self::Others(
+                builder(sort, move |quota, age| sort.any(quota, age), options, pool, clock).build(),
+            ),
         }
     }
 
@@ -168,7 +184,7 @@ impl<C: Clock> Table<C> {
             return (Self::Levels(limiter), restored);
         }
         let (limiter, restored) =
-            builder(sort, move |quota, _| sort.any(quota), options, pool, clock).restore(path);
+            builder(sort, move |quota, age| sort.any(quota, age), options, pool, clock).restore(path);
         (Self::Others(limiter), restored)
     }
 
@@ -300,7 +316,9 @@ impl<C: Clock> Clone for Table<C> {
 fn level_of(sort: Sort) -> Option<impl Fn(Quota, Duration) -> AnyLevel + Send + Sync + 'static> {
     AnyLevel::new(sort.kind, NOBODYS)?;
     Some(move |quota, age| {
-        AnyLevel::new(sort.kind, quota).expect("it is one word, whatever the quota").aligned(age)
+        let level =
+            AnyLevel::new(sort.kind, sort.in_micros(quota)).expect("it is one word, whatever the quota");
+        level.aligned(age)
     })
 }
 
