@@ -176,6 +176,7 @@ fn writes_wait_for_redis() {
 
     let _redis = Redis::start_on(port, &[]);
     until("it is settled", || settle().0 == 200);
+    until("it decides again", || ask(&service, "user", "bob") == by_store());
     assert_eq!((settle().0, left(&service, "ann")), (404, 80), "once; this Redis knows only the 20 more");
 }
 

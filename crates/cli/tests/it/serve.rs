@@ -45,7 +45,7 @@ fn unmatched_calls_are_logged_once_for_each_domain() {
     let unknown = (0..150).flat_map(|number| vec![format!("TG.CHECK DOMAIN d{number} user ann"); 2]);
     let commands: Vec<String> = typo.into_iter().chain(unknown).collect();
     service.redis(&commands.join("\r\n"));
-    service.tells("domain=d98");
+    service.tells("domain=\"d98\"");
     assert!(service.get("/metrics").contains("tollgate_unmatched_calls_total{domain=\"@unknown\"} 300\n"));
     let log = service.log();
     assert_eq!(
@@ -54,7 +54,7 @@ fn unmatched_calls_are_logged_once_for_each_domain() {
         "{log}"
     );
     assert_eq!(log.matches("a call names a domain that the policy does not have").count(), 99, "{log}");
-    assert!(log.contains("domain=default") && !log.contains("domain=d99"), "{log}");
+    assert!(log.contains("domain=\"default\"") && !log.contains("domain=\"d99\""), "{log}");
 }
 
 #[test]

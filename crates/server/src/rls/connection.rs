@@ -172,6 +172,7 @@ impl<S: Store> Routes<S> {
         let received = match receive(&mut body, LARGEST_BODY).await {
             Ok(received) => received,
             Err(Unreceived::TooLarge) => {
+                discard(&mut body, LARGEST_BODY).await;
                 head.extensions.insert(TooLarge);
                 Bytes::from_static(EMPTY_MESSAGE)
             }
