@@ -1,6 +1,6 @@
 //! Calls that make no sense.
 
-use tollgate_server::rls::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
+use tollgate_server::rls::proto::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 use tonic::Code;
 
 use super::rig::{descriptor, request, rig};
@@ -15,10 +15,6 @@ async fn what_makes_no_sense_is_refused_by_name() {
     let bring = |unit| {
         let limit = Some(RateLimitOverride { requests_per_unit: 1, unit });
         with(RateLimitDescriptor { limit, ..good.clone() })
-    };
-    let raw = |key: &'static [u8], value: Vec<u8>| {
-        let entry = Entry { key: key.into(), value: value.into() };
-        with(RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() })
     };
     let units = "it must be SECOND (1), MINUTE (2), HOUR (3), DAY (4), MONTH (5) or YEAR (6)";
     let cases: Vec<(RateLimitRequest, String)> = vec![
