@@ -145,6 +145,7 @@ impl<S: Store> Clerk<S> {
             }
             mode => (case.decide(mode, case.enforced()).await?, None),
         };
+        case.require_store()?;
         so_far.add(enforced);
         let ruling = case.conclude(so_far).await?;
         let id = held.filter(|_| ruling.is_allowed()).map(|held| room.fill(held, span));
