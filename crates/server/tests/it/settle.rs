@@ -20,12 +20,12 @@ key = "key"
 rate = "10000/h"
 cost = "tokens"
 [limit.bytes]
-match.bytes = { present = true }
+match.bytes = "*"
 key = "key"
 rate = "5000/h"
 cost = "bytes"
 [limit.watched]
-match.images = { present = true }
+match.images = "*"
 key = "key"
 rate = "50/h"
 cost = "images"

@@ -10,7 +10,7 @@ fn limits(choice: &str) -> String {
     format!(
         "domain = \"web\"\non_bad_value = \"{choice}\"\n\
          [limit.sized]\nkey = \"a\"\nrate = \"9/h\"\ncost = \"size\"\n\
-         [limit.second]\nwhen = \"descriptors[1].b == 'x'\"\nrate = \"9/h\"\nmatch.b = {{ present = true }}\n\
+         [limit.second]\nwhen = \"descriptors[1].b == 'x'\"\nrate = \"9/h\"\nmatch.b = \"*\"\n\
          [limit.whole]\nwhen = \"int(descriptors[0].c) > 5\"\nrate = \"9/h\"\n\
          [limit.user]\nkey = \"user\"\nrate = \"2/h\"\n"
     )
