@@ -18,7 +18,7 @@ use tollgate_server::rls::{RlsOptions, should_rate_limit};
 use tollgate_server::{Clerk, Engine, Origin};
 
 const POLICY: &str = "domain = \"web\"\n\
-    [limit.per-ip]\nkey = \"ip\"\nrate = [\"10/s burst 20\", \"1000/h\"]\nlabel = \"ip\"\n\
+    [limit.per-ip]\nkey = \"ip\"\nrate = [\"10/s burst 20\", \"1000/h\"]\nenvoy.label = \"ip\"\n\
     [limit.per-path]\nkey = [\"ip\", \"path\"]\nrate = \"3/min\"\nalgorithm = \"fixed-window\"\ncount_denied = true\n\
     [limit.bytes]\nkey = \"path\"\nrate = \"100/min\"\ncost = \"bytes\"\nmode = \"shadow\"\n\
     [limit.free]\nmatch = { user = \"free\" }\nrate = \"unlimited\"\n";

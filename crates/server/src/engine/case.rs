@@ -154,6 +154,14 @@ impl<'a, S: Store> Case<'a, S> {
         }
     }
 
+    /// Whether the store could tell so far.
+    ///
+    /// # Errors
+    /// If it could not.
+    pub(super) fn require_store(&self) -> Result<(), AskError> {
+        self.failed.get().map_or(Ok(()), |error| Err(self.unavailable(error)))
+    }
+
     /// That the store did not do what only it can do.
     fn unavailable(&self, error: &StoreError) -> AskError {
         self.engine.shared.fallback.tell(error, "what it was to do was refused");
@@ -190,9 +198,7 @@ impl<'a, S: Store> Case<'a, S> {
     /// # Errors
     /// If the store cannot tell, now or before.
     pub(super) async fn acquire(&self, wants: &[Want]) -> Result<(Findings<'a>, Held<S>), AskError> {
-        if let Some(error) = self.failed.get() {
-            return Err(self.unavailable(error));
-        }
+        self.require_store()?;
         let (hits, costs) = (self.hits(wants), Costs::of(self));
         if hits.is_empty() {
             return Ok((Findings::new(), Held { permit: None, costs }));

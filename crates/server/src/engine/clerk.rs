@@ -173,6 +173,7 @@ impl<S: Store> Clerk<S> {
             }
             mode => (case.decide(mode, case.enforced()).await?, None),
         };
+        case.require_store()?;
         so_far.add(enforced);
         let ruling = case.conclude(so_far).await?;
         note(&case, &ruling, protocol, calls);

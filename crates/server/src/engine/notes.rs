@@ -214,7 +214,9 @@ impl Wants {
 
 /// Counts the bad values of a call.
 pub(super) fn count_bad_values<S: Store>(bad_values: &[usize], loaded: &Loaded<S>) {
-    bad_values.iter().for_each(|number| loaded.opened()[*number].told().tally.count_bad_value());
+    for number in bad_values {
+        loaded.opened()[*number].told().tally.count_bad_value();
+    }
 }
 
 /// What an ask costs where no field says it, and who said so.

@@ -12,16 +12,13 @@ pub(super) fn write_ruling(json: &mut Vec<u8>, ruling: &Ruling<'_>, id: Option<P
     json.extend_from_slice(br#"{"allowed":"#);
     push_bool(json, ruling.is_allowed());
     json.extend_from_slice(br#","decided_by":"#);
-    match ruling.decided_by() {
-        Some(finding) => {
-            push_string(json, finding.limit.rule.name());
-            write_numbers(json, finding);
-        }
-        None => {
-            json.extend_from_slice(br#"null,"limit":null,"remaining":null,"retry_after":"#);
-            json.extend_from_slice(if ruling.is_allowed() { b"0" } else { b"null" });
-            json.extend_from_slice(br#","reset_after":0"#);
-        }
+    if let Some(finding) = ruling.decided_by() {
+        push_string(json, finding.limit.rule.name());
+        write_numbers(json, finding);
+    } else {
+        json.extend_from_slice(br#"null,"limit":null,"remaining":null,"retry_after":"#);
+        json.extend_from_slice(if ruling.is_allowed() { b"0" } else { b"null" });
+        json.extend_from_slice(br#","reset_after":0"#);
     }
     json.extend_from_slice(br#","delay":"#);
     push_seconds(json, Some(ruling.delay()));

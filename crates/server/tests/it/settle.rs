@@ -20,12 +20,12 @@ key = "key"
 rate = "10000/h"
 cost = "tokens"
 [limit.bytes]
-match.bytes = { present = true }
+match.bytes = "*"
 key = "key"
 rate = "5000/h"
 cost = "bytes"
 [limit.watched]
-match.images = { present = true }
+match.images = "*"
 key = "key"
 rate = "50/h"
 cost = "images"
@@ -42,7 +42,9 @@ fn engine() -> Engine<Store> {
 /// Holds what a call costs, by its own cost and by cost fields.
 async fn hold(clerk: &mut Clerk<Store>, cost: Option<u64>, fields: &[(&str, &str)]) -> PermitId {
     let mut descriptor = Descriptor::new().with("key", "k");
-    fields.iter().for_each(|(name, value)| descriptor.push(name, value.as_bytes()));
+    for (name, value) in fields {
+        descriptor.push(name, value.as_bytes());
+    }
     let asks = [Ask { cost, ..Ask::policy(&descriptor) }];
     let (ruling, id) = clerk.hold(&asks, Duration::from_secs(60)).await.unwrap();
     assert!(ruling.is_allowed());
@@ -53,7 +55,9 @@ async fn hold(clerk: &mut Clerk<Store>, cost: Option<u64>, fields: &[(&str, &str
 async fn used(clerk: &mut Clerk<Store>) -> [u64; 3] {
     let fields = [("tokens", "0"), ("bytes", "0")];
     let mut descriptor = Descriptor::new().with("key", "k");
-    fields.iter().for_each(|(name, value)| descriptor.push(name, value.as_bytes()));
+    for (name, value) in fields {
+        descriptor.push(name, value.as_bytes());
+    }
     let asks = [Ask::policy(&descriptor).costing(0)];
     let ruling = clerk.decide(Mode::Peek, &asks).await.unwrap();
     let used = |name: &str| {

@@ -289,7 +289,7 @@ fn what_is_held_is_settled_once() {
 fn settle_by_number_and_by_field() {
     let serving = Serving::by(
         "[limit.requests]\nkey = \"key\"\nrate = \"9/h\"\n[limit.tokens]\nkey = \"key\"\nrate = \"9000/h\"\ncost = \"tokens\"\n\
-         [limit.bytes]\nkey = \"key\"\nrate = \"7000/h\"\ncost = \"bytes\"\nmatch.bytes = { present = true }\n",
+         [limit.bytes]\nkey = \"key\"\nrate = \"7000/h\"\ncost = \"bytes\"\nmatch.bytes = \"*\"\n",
     );
     let mut caller = serving.caller();
     let mut hold = |fields: &str| {

@@ -1,6 +1,6 @@
 //! Calls that make no sense.
 
-use tollgate_server::rls::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
+use tollgate_server::rls::proto::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 use tonic::Code;
 
 use super::rig::{descriptor, request, rig};

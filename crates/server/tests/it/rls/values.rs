@@ -1,7 +1,7 @@
 //! Values that callers choose: none of them makes a call fail, since Envoy lets a call pass that fails.
 
 use tollgate_server::RlsOptions;
-use tollgate_server::rls::proto::{Code, RateLimitDescriptor};
+use tollgate_server::rls::proto::{Code, DescriptorStatus, RateLimitDescriptor};
 
 use super::rig::{costing, descriptor, request, rig, rig_with};
 
@@ -10,7 +10,7 @@ fn limits(choice: &str) -> String {
     format!(
         "domain = \"web\"\non_bad_value = \"{choice}\"\n\
          [limit.sized]\nkey = \"a\"\nrate = \"9/h\"\ncost = \"size\"\n\
-         [limit.second]\nwhen = \"descriptors[1].b == 'x'\"\nrate = \"9/h\"\nmatch.b = {{ present = true }}\n\
+         [limit.second]\nwhen = \"descriptors[1].b == 'x'\"\nrate = \"9/h\"\nmatch.b = \"*\"\n\
          [limit.whole]\nwhen = \"int(descriptors[0].c) > 5\"\nrate = \"9/h\"\n\
          [limit.user]\nkey = \"user\"\nrate = \"2/h\"\n"
     )
@@ -45,7 +45,7 @@ async fn a_bad_value_is_decided_by_its_limit_and_counted() {
         // A denial takes nothing of the other descriptors, and names the one that is denied.
         let user = descriptor(&[("user", "ann")]);
         let response = rig.ask(request("web", &[user.clone(), descriptor(BAD[0].0)])).await.unwrap();
-        let codes: Vec<Code> = response.statuses.iter().map(|status| status.code()).collect();
+        let codes: Vec<Code> = response.statuses.iter().map(DescriptorStatus::code).collect();
         assert_eq!(codes, [Code::Ok, expected], "{choice}");
         let left = rig.told(request("web", &[costing(0, user)])).await.1[0].2;
         assert_eq!(left, if choice == "deny" { 2 } else { 1 }, "{choice}");
