@@ -107,10 +107,16 @@ impl Windows {
         let Some(ahead) = above.saturating_sub(1).checked_div(self.stride) else {
             return Place { index: self.index(now), used: above };
         };
+        let used = above - ahead * self.stride;
         // A level at the very beginning of a window that a clock behind it has not reached yet is a stride above the one before, of
-        // which no more can be used than it holds.
-        let used = (above - ahead * self.stride).min(self.count.max(self.most));
+        // which no more is used than it holds.
+        let used = if used == self.stride { self.fullest() } else { used };
         Place { index: self.index(now).saturating_add(ahead), used }
+    }
+
+    /// The most that can have been used of a window.
+    fn fullest(&self) -> u64 {
+        self.count.max(self.most).min(self.stride)
     }
 
     /// What windows after that of `now` owe at a place.
@@ -162,9 +168,10 @@ impl Windows {
         let amount = back.amount.min(back.claim.cost);
         let open = window >= self.index(now) && window == self.window_of(level) && level > self.floor(now);
         let begin = self.floor_of(window);
-        // As in `place`: no more of it is used than it holds.
-        let most = if self.stride == 0 { u64::MAX } else { self.count.max(self.most) };
-        let mut next = level.min(begin.saturating_add(most)).saturating_sub(amount).max(begin);
+        // As in `place`.
+        let is_whole = level == self.floor_of(window.saturating_add(1)) && self.stride > 0;
+        let level_in = if is_whole { begin.saturating_add(self.fullest()) } else { level };
+        let mut next = level_in.saturating_sub(amount).max(begin);
         if window > self.index(now) && next == begin {
             // It was promised because the window before had no room; how full that is was forgotten, so it is full.
             next = self.floor_of(window - 1).saturating_add(self.count.max(self.most)).min(begin);

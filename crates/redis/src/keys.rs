@@ -1,7 +1,7 @@
 //! What states are called in Redis.
 //!
 //! ```text
-//! <prefix>tg2:{3fa9}:0c5e1a7b9d2f4e68:0#<16 bytes>
+//! <prefix>tg2:{3fa9}:0c5e1a7b9d2f4e68:0#2bd806c97f0e00af1a1fc3328fa763a9
 //!         │    │     │                │ └ the first half of the SHA-256 of the caller's key; or, if keys are clear, `=` and the key as
 //!         │    │     │                │   it is, up to 64 bytes
 //!         │    │     │                └ which of the rule's quotas
@@ -83,7 +83,9 @@ impl Keys {
             name.extend_from_slice(key);
         } else {
             name.extend_from_slice(b"#");
-            name.extend_from_slice(&Sha256::digest(key)[..HASHED_KEY]);
+            let hash = Sha256::digest(key);
+            let (pairs, _) = hash[..HASHED_KEY].as_chunks();
+            pairs.iter().for_each(|pair| name.extend_from_slice(&hex16(u16::from_be_bytes(*pair))));
         }
         name
     }
@@ -227,9 +229,8 @@ mod tests {
         let rule = Rule::new("api", "per user", Quota::per_second(1));
         let long = [b'x'; 65];
         for key in [&b""[..], b"alice", b"10.0.0.7", &long] {
-            let name = name(&keys(), &rule, 0, key);
-            let hashed = &name[name.len() - 17..];
-            assert_eq!((hashed[0], &hashed[1..]), (b'#', &Sha256::digest(key)[..16]));
+            let digest: String = Sha256::digest(key)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+            assert!(name(&keys(), &rule, 0, key).ends_with(format!(":0#{digest}").as_bytes()));
         }
         let clear = |key: &[u8]| name(&keys().clear(), &rule, 0, key);
         assert!(clear(b"alice").ends_with(b":0=alice"));

@@ -121,7 +121,7 @@ impl Desk {
     }
 
     /// Tells those who wait that a call about a state has ended.
-    pub(super) fn tell(&self, store: &RedisStore, tier: &Tier) {
+    pub(super) fn tell(&self, tier: &Tier) {
         let (shard, _) = self.book.shard(tier.label.as_bytes());
         shard.ended.notify_waiters();
     }

@@ -296,18 +296,24 @@ impl<'a> List<'a> {
 }
 
 impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.place.fmt(f)
+    }
+}
+
+impl fmt::Debug for Place {
     /// Without users and passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses =
             |nodes: &[ConnectionInfo]| nodes.iter().map(|node| node.addr().to_string()).collect::<Vec<_>>();
-        match &self.place {
-            Place::One(node) => f.debug_tuple("One").field(&node.addr().to_string()).finish(),
-            Place::Sentinel { sentinels, service, .. } => f
+        match self {
+            Self::One(node) => f.debug_tuple("One").field(&node.addr().to_string()).finish(),
+            Self::Sentinel { sentinels, service, .. } => f
                 .debug_struct("Sentinel")
                 .field("sentinels", &addresses(sentinels))
                 .field("service", service)
                 .finish(),
-            Place::Cluster(nodes) => f.debug_tuple("Cluster").field(&addresses(nodes)).finish(),
+            Self::Cluster(nodes) => f.debug_tuple("Cluster").field(&addresses(nodes)).finish(),
         }
     }
 }

@@ -30,11 +30,13 @@ fn draw_quota(rng: &mut Rng) -> Quota {
 }
 
 fn draw_rule(rng: &mut Rng, name: String, kind: Kind) -> Rule {
-    let rule = Rule::new("d", name, draw_quota(rng));
-    if kind == Kind::SubWindows && rng.bool() {
-        rule.with_sub_windows([1, 2, 3, 7, 20, 60][rng.usize(..6)])
-    } else {
-        rule.with_kind(kind)
+    loop {
+        let rule = Rule::new("d", name.clone(), draw_quota(rng)).with_kind(kind);
+        if kind == Kind::SubWindows && rng.bool() {
+            return rule.with_sub_windows([1, 2, 3, 7, 20, 60][rng.usize(..6)]);
+        } else if rule.check().is_ok() {
+            return rule;
+        }
     }
 }
 
@@ -77,7 +79,8 @@ impl<'a> History<'a> {
         // With one state receipts are worth the same, as a store in process need not share its memory of them between keys.
         let is_alone = rng.bool();
         if !is_alone && rng.u8(..4) == 0 {
-            rules[0] = rules[0].clone().with_quota(draw_quota(&mut rng));
+            let more = rules[0].clone().with_quota(draw_quota(&mut rng));
+            rules[0] = if more.check().is_ok() { more } else { rules[0].clone() };
         }
         for number in 0..if is_alone { 0 } else { rng.u8(..3) } {
             let kind = Kind::ALL[rng.usize(..Kind::ALL.len())];

@@ -7,7 +7,7 @@ mod files;
 use std::time::Duration;
 
 use tollgate::store::{Answer, Hit, MemoryLimit, MemoryStore, Mode, Rule, Store, StoreError, Top, Usage};
-use tollgate::{Kind, ManualClock, Quota, Verdict};
+use tollgate::{Kind, ManualClock, Quota, SlidingLog, Verdict};
 
 type Memory = MemoryStore<ManualClock>;
 type Limit = MemoryLimit<ManualClock>;
@@ -216,7 +216,8 @@ fn numbers_as_large_as_they_get_do_no_harm() {
     for kind in Kind::ALL {
         let (store, clock) = memory();
         clock.advance(Duration::from_secs(1 << 28));
-        let quotas = [Quota::per_second(u64::MAX).burst(u64::MAX), Quota::per_second(0), Quota::UNLIMITED];
+        let most = if kind == Kind::SlidingLog { SlidingLog::MAX_ENTRIES } else { u64::MAX };
+        let quotas = [Quota::per_second(most).burst(u64::MAX), Quota::per_second(0), Quota::UNLIMITED];
         for quota in quotas {
             let limit = store.open(&Rule::new("d", "n", quota).with_kind(kind).with_quota(SLOW));
             for mode in [Mode::Charge, Mode::Take, Mode::Peek, Mode::Count, Mode::Refund, Mode::Take] {
