@@ -183,7 +183,7 @@ impl<'a> History<'a> {
         let recent = self.permits.len() - 1 - self.rng.usize(..self.permits.len().min(4));
         let actual = if self.rng.bool() { 0 } else { self.rng.u64(..8) };
         self.story.push(format!("at {}: settles {:?} with {actual}", self.now(), self.permits[recent].1));
-        let (mine, theirs) = self.permits.remove(recent);
+        let (mut mine, mut theirs) = self.permits.remove(recent);
         self.redis.settle(&mut mine, &[actual]).await.expect("redis is there");
         self.memory.settle(&mut theirs, &[actual]).into_inner().expect("it is settled");
     }
