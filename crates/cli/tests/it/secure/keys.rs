@@ -205,5 +205,5 @@ fn to_hold_needs_a_scope_of_its_own() {
     let refused = service.redis("AUTH asks-and-does-no-more\r\nTG.CHECK HOLD 60 user ann");
     assert!(refused.contains("-NOPERM to hold needs the scope hold"), "{refused}");
     let held = service.redis("AUTH asks-and-holds-permits\r\nTG.CHECK HOLD 60 user ann");
-    assert!(held.contains("permit\r\n$32\r\n"), "{held}");
+    assert!(held.contains("id\r\n$32\r\n"), "{held}");
 }
