@@ -18,7 +18,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tollgate::store::MemoryStore;
 use tollgate_benches::{Better, Case, Contender, Goal, Options, alternate};
-use tollgate_server::{Connection, HttpApi, HttpProtocol, Metrics, Protocol, Timeouts};
+use tollgate_server::{Connection, HttpApi, HttpProtocol, Meter, Metrics, Protocol, Timeouts};
 
 use crate::child::{MINUTE, Server, Started, start as start_by};
 use crate::{SERVE_BARE, SERVE_HTTP};
@@ -91,7 +91,7 @@ pub(crate) fn start() -> Started {
 
 /// One that repeats an answer of ours, which listens on a port.
 pub(crate) fn start_bare(port: u16) -> Started {
-    start_by(POLICY, Bare(Arc::new(answer_of(port))))
+    start_by(POLICY, Bare(Arc::new(answer_of(port)), Metrics::new().meter("bare")))
 }
 
 /// One run of wrk.
@@ -141,8 +141,10 @@ struct Same {
 fn answer_of(port: u16) -> Same {
     let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection"));
     let body = r#"{"descriptor":{"ip":"10.0.0.1","path":"/orders"}}"#;
-    let request =
-        format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let request = format!(
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
     stream.get_mut().write_all(request.as_bytes()).expect("it listens");
     let (mut headers, mut length) = (hyper::HeaderMap::new(), 0);
     loop {
@@ -168,11 +170,11 @@ fn answer_of(port: u16) -> Same {
 }
 
 /// Reads the body, and answers always the same.
-struct Bare(Arc<Same>);
+struct Bare(Arc<Same>, Arc<Meter>);
 
 impl Protocol<Store> for Bare {
-    fn name(&self) -> &'static str {
-        "bare"
+    fn meter(&self) -> &Arc<Meter> {
+        &self.1
     }
 
     fn serve(&self, connection: Connection<Store>) -> Pin<Box<dyn Future<Output = ()>>> {

@@ -3,11 +3,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate::store::MemoryStore;
 use tollgate::{Clock, DefaultClock};
-use tollgate_server::{Connection, Protocol, Timeouts};
+use tollgate_server::{Connection, Meter, Metrics, Protocol, Timeouts};
 
 use crate::child::{MINUTE, Started, start as start_by};
 
@@ -15,14 +16,17 @@ use crate::child::{MINUTE, Started, start as start_by};
 const ANSWER: &[u8] = b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n";
 
 pub(crate) fn start() -> Started {
-    start_by("[limit.none]\nrate = \"1/h\"\nmatch.nobody = \"here\"\n", Nothing)
+    start_by(
+        "[limit.none]\nrate = \"1/h\"\nmatch.nobody = \"here\"\n",
+        Nothing(Metrics::new().meter("nothing")),
+    )
 }
 
-struct Nothing;
+struct Nothing(Arc<Meter>);
 
 impl Protocol<MemoryStore> for Nothing {
-    fn name(&self) -> &'static str {
-        "nothing"
+    fn meter(&self) -> &Arc<Meter> {
+        &self.0
     }
 
     fn serve(&self, connection: Connection<MemoryStore>) -> Pin<Box<dyn Future<Output = ()>>> {

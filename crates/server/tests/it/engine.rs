@@ -107,7 +107,8 @@ async fn unmatched_calls_are_denied_if_their_domain_says_so() {
         assert!(!ruling.is_allowed() && ruling.is_unmatched_denial(), "{mode:?}");
         assert_eq!((ruling.retry_after(), ruling.findings().len()), (None, 0), "{mode:?}");
     }
-    let (ruling, id) = clerk.hold(&[Ask::policy(&typo)], Duration::from_secs(9)).await.unwrap();
+    let asks = [Ask::policy(&typo)];
+    let (ruling, id) = clerk.hold(&asks, Duration::from_secs(9)).await.unwrap();
     assert!(!ruling.is_allowed() && id.is_none());
     drop(ruling);
     for mode in [Mode::Charge, Mode::Refund] {

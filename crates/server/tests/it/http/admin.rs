@@ -81,7 +81,7 @@ fn limits_are_listed_with_what_they_counted() {
 #[test]
 fn limits_are_listed_with_conditions_and_overrides() {
     let site = Site::new(
-        "[limit.uploads]\nmatch.method = [\"PUT\", \"P*\"]\nmatch.path = \"/files/*\"\nwhen = \"size(user) > 3\"\nkey = \"user\"\nrate = \"2/min\"\n\
+        "[limit.uploads]\nmatch.method = [\"PUT\", \"P*\"]\nmatch.path = \"/files/*\"\nwhen = \"descriptors[0].user != 'root'\"\nkey = \"user\"\nrate = \"2/min\"\n\
          overrides = [{ field = \"tenant\", rates = { acme = [\"9/s\", \"99/h\"] } }, { field = \"plan\", rates = { gold = \"99/min\" } }]\n",
     );
     let limit = &site.get("/v1/limits").json()["limits"][0];
@@ -89,7 +89,7 @@ fn limits_are_listed_with_conditions_and_overrides() {
         limit["match"],
         json!([{"field": "method", "condition": "is \"PUT\" or like \"P*\""}, {"field": "path", "condition": "like \"/files/*\""}])
     );
-    assert_eq!(limit["when"], json!(["size(user) > 3"]));
+    assert_eq!(limit["when"], json!(["descriptors[0].user != 'root'"]));
     assert_eq!(
         limit["overrides"],
         json!([
