@@ -126,7 +126,7 @@ impl Curve for LeakyBucket {
     /// Only the last claim can be undone: others have been given their times on top of an earlier one.
     fn returned(&self, level: u64, back: GiveBack, _now: Tick) -> Option<u64> {
         let amount = self.unit.checked_mul(back.amount.min(back.claim.cost))?;
-        level.checked_sub(amount).filter(|_| level == back.claim.mark && amount > 0)
+        (level == back.claim.mark && amount > 0).then(|| level.saturating_sub(amount))
     }
 
     /// A meter's backlog is that of its last call. Those in a queue were given their times one on top of the other.
