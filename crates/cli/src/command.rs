@@ -39,9 +39,15 @@ fn policy() -> Command {
         .subcommand_required(true)
         .subcommand(
             Command::new("check")
-                .about("Tells everything that is wrong with policies")
+                .about("Tells everything that is wrong with policies, and warns of what looks like a mistake")
                 .arg(file("The policies; the built-in one, if there is none").num_args(0..))
                 .arg(merge_domains())
+                .arg(
+                    Arg::new("strict")
+                        .long("strict")
+                        .action(ArgAction::SetTrue)
+                        .help("Exits with 1 if there are warnings, too"),
+                )
                 .arg(format(["text", "json"])),
         )
         .subcommand(
@@ -54,6 +60,7 @@ fn policy() -> Command {
                         .long("descriptor")
                         .short('d')
                         .value_name("NAME=VALUE,…")
+                        .action(ArgAction::Append)
                         .default_value("")
                         .hide_default_value(true)
                         .help("Who asks for what: ip=10.0.0.7,path=/orders. A comma in a value is written \\, and a backslash \\\\"),

@@ -37,11 +37,11 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What a limit answers when its store cannot.
+/// How a limit decides while its store is unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnStoreFailure {
-    /// Each process goes on by itself, with what it remembers.
+    /// Each process decides by itself, by its own counts.
     #[default]
     Local,
     /// Every call is allowed.
@@ -50,27 +50,26 @@ pub enum OnStoreFailure {
     Deny,
 }
 
-/// What a limit does with a bad value: a cost that is no whole number, or an expression that fails although all fields that it
-/// needs are there.
+/// How a limit treats a bad value: a cost that is not a whole number, or an expression that fails although its fields are there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnBadValue {
-    /// It counts as absent: the call costs what it would without the cost field, and a limit whose expression fails does not
-    /// apply.
+    /// The value counts as absent: the call costs what it would without the cost field, and a limit whose expression fails does
+    /// not apply.
     #[default]
     Default,
     /// The call is denied.
     Deny,
 }
 
-/// What becomes of a call that no limit of its domain applies to.
+/// The decision for a call that no limit of its domain applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unmatched {
-    /// It is allowed.
+    /// The call is allowed.
     #[default]
     Allow,
-    /// It is denied.
+    /// The call is denied.
     Deny,
 }
 

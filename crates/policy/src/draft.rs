@@ -14,9 +14,11 @@ use crate::descriptor::DEFAULT_DOMAIN;
 use crate::entries::Entry;
 use crate::expression::Expression;
 use crate::key_part::KeyPart;
+use crate::problem::Problems;
 use crate::source::Place;
 
 pub(crate) use check::{MOST_FIELDS, check, name_problem, rates_problem};
+pub(crate) use print::key as toml_key;
 
 /// Limits in the order of their file, not yet checked against each other.
 ///
@@ -27,31 +29,46 @@ pub(crate) use check::{MOST_FIELDS, check, name_problem, rates_problem};
 pub struct Draft {
     /// The limits.
     pub limits: Vec<DraftLimit>,
-    /// What files say of their domains. A domain that is not here was not spoken of.
+    /// The settings of domains, one entry for each file and domain. A domain without an entry has the defaults.
     pub domains: Vec<DraftDomain>,
+    /// What looked like a mistake where it was read.
+    pub(crate) noted: Noted,
 }
 
-/// What a file says of a domain.
+/// Warnings about how something was written. All are equal: they say nothing about what it means.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Noted(pub(crate) Problems);
+
+impl PartialEq for Noted {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Noted {}
+
+/// The settings of a domain in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DraftDomain {
     /// The domain.
     pub name: String,
-    /// What becomes of a call that no limit of the domain applies to.
+    /// The decision for a call that no limit of the domain applies to.
     pub unmatched: Unmatched,
     /// Where that was written.
     pub place: Place,
 }
 
 impl Draft {
-    /// A draft of these limits, of whose domains nothing is said.
+    /// Creates a draft of these limits, whose domains have the defaults.
     pub fn new(limits: Vec<DraftLimit>) -> Self {
-        Self { limits, domains: Vec::new() }
+        Self { limits, ..Self::default() }
     }
 
     /// Adds another file.
     pub fn append(&mut self, mut other: Self) {
         self.limits.append(&mut other.limits);
         self.domains.append(&mut other.domains);
+        self.noted.0.append(other.noted.0);
     }
 
     /// What is said of a domain.
@@ -139,19 +156,19 @@ pub struct DraftLimit {
     pub mode: Mode,
     /// The field that says what a call costs.
     pub cost: Option<String>,
-    /// What it answers when the store cannot.
+    /// How it decides while the store is unavailable.
     pub on_store_failure: OnStoreFailure,
-    /// What it does with a value that is bad.
+    /// How it treats a bad value.
     pub on_bad_value: OnBadValue,
     /// Whether calls that it denies are counted.
     pub count_denied: bool,
-    /// What only files of Envoy's service need.
+    /// The fields that only files of Envoy's rate limit service need.
     pub envoy: EnvoyFields,
-    /// What only files of limitador need.
+    /// The fields that only files of limitador need.
     pub limitador: LimitadorFields,
 }
 
-/// What files of Envoy's rate limit service say of a limit beyond the other fields.
+/// The fields of a limit that only files of Envoy's rate limit service need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EnvoyFields {
@@ -169,7 +186,7 @@ pub struct EnvoyFields {
     pub metadata: Option<Json>,
 }
 
-/// What files of limitador say of a limit beyond the other fields.
+/// The fields of a limit that only files of limitador need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitadorFields {

@@ -56,7 +56,7 @@ pub struct LimitExplained {
     pub cost: Option<String>,
     /// What it answers when the store cannot.
     pub on_store_failure: OnStoreFailure,
-    /// What it does with a value that is bad.
+    /// How it treats a bad value.
     pub on_bad_value: OnBadValue,
     /// What it would answer now. Who holds the states fills it in.
     #[serde(skip_serializing_if = "Option::is_none")]

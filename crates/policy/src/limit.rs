@@ -160,7 +160,7 @@ impl Limit {
         self.draft.on_store_failure
     }
 
-    /// What it does with a bad value.
+    /// How it treats a bad value.
     pub fn on_bad_value(&self) -> OnBadValue {
         self.draft.on_bad_value
     }

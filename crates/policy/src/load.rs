@@ -81,7 +81,13 @@ impl Reading {
 
     fn file(&mut self, source: &Arc<Source>, path: PathBuf) {
         if Format::of(source) == Format::Yaml {
-            let (draft, problems) = import::parse(source);
+            let (mut draft, problems) = import::parse(source);
+            if draft.limits.is_empty() && problems.is_empty() {
+                let help = "add limits, or remove the file; what other files say of its domain counts alone"
+                    .to_owned();
+                let place = Place::new(source, 0..0);
+                draft.noted.0.add(|| Problem::new(&place, "there is no limit in this file").help(help));
+            }
             self.problems.append(problems);
             return self.imported(draft, source, path);
         }

@@ -17,7 +17,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::choice::Unmatched;
-use crate::draft::{Draft, DraftDomain, DraftLimit, check, rates_problem};
+use crate::draft::{Draft, DraftDomain, DraftLimit, Noted, check, rates_problem};
 use crate::problem::{Problem, Problems};
 use crate::source::{Place, Source};
 use crate::suggest::did_you_mean;
@@ -40,7 +40,12 @@ const FIRST: &str = "[limit.per-ip]\nkey = \"ip\"\nrate = \"10/s burst 20\"";
 /// Everything that is wrong with it.
 pub(crate) fn read(source: &Arc<Source>) -> Result<Draft, Problems> {
     let (table, errors) = syntax::parse(source.text());
-    let mut reader = Reader { source: Arc::clone(source), broken: Vec::new(), problems: Problems::default() };
+    let mut reader = Reader {
+        source: Arc::clone(source),
+        broken: Vec::new(),
+        problems: Problems::default(),
+        warnings: Problems::default(),
+    };
     for mistake in errors {
         let place = reader.place(mistake.at);
         reader.problems.add(|| Problem::new(&place, mistake.message));
@@ -51,6 +56,7 @@ pub(crate) fn read(source: &Arc<Source>) -> Result<Draft, Problems> {
         reader.file(table.get_ref(), &mut draft);
         check(&draft, &mut reader.problems);
     }
+    draft.noted = Noted(reader.warnings);
     reader.problems.or(draft)
 }
 
@@ -59,6 +65,8 @@ struct Reader {
     /// Where the file is not TOML. Nothing else is said about what lies there.
     broken: Vec<Range<usize>>,
     problems: Problems,
+    /// What looks like a mistake, though it can be read.
+    warnings: Problems,
 }
 
 /// A limit of which some fields have been read.
@@ -79,6 +87,11 @@ impl Reader {
             let place = self.place(span);
             self.problems.add(|| Problem::new(&place, message).help(help));
         }
+    }
+
+    fn warn(&mut self, span: Range<usize>, message: String, help: String) {
+        let place = self.place(span);
+        self.warnings.add(|| Problem::new(&place, message).help(help));
     }
 
     /// Something is not there. In a file that is not TOML we cannot be sure of that.

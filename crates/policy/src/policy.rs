@@ -14,6 +14,7 @@ use crate::matcher::{Asked, FieldId, Known, Node, Search, Tree, know};
 use crate::matches::{Matches, Scratch};
 use crate::problem::Problems;
 use crate::source::Source;
+use crate::warnings;
 
 /// A compiled set of limits: tells which of them apply to whom.
 ///
@@ -47,6 +48,8 @@ pub struct Policy {
     /// By rank: in the order of the files.
     limits: Vec<Limit>,
     domains: HashMap<Box<str>, Domain, RandomState>,
+    /// What looked like a mistake where it was read.
+    noted: Problems,
 }
 
 /// The limits of one domain.
@@ -125,7 +128,7 @@ impl Policy {
             domain.root = Node::new(&limits, plain);
             domain.tree = Tree::new(with_entries.iter().map(|&rank| (limits[rank as usize].entries(), rank)));
         }
-        Self { limits, domains }
+        Self { limits, domains, noted: draft.noted.0 }
     }
 
     /// The limits that apply, in the order of the files.
@@ -200,7 +203,7 @@ impl Policy {
         self.domains.contains_key(name)
     }
 
-    /// What becomes of a call in a domain that none of its limits applies to. `None` if there is no such domain.
+    /// Returns the decision for a call in a domain that none of its limits applies to, or `None` if there is no such domain.
     pub fn unmatched(&self, domain: &str) -> Option<Unmatched> {
         self.domains.get(domain).map(|domain| domain.unmatched)
     }
@@ -208,6 +211,27 @@ impl Policy {
     /// All limits of all domains, in the order of the files.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
+    }
+
+    /// Returns warnings: settings that are valid but look like mistakes, each with its place and a remedy. Examples are a text that
+    /// looks like a network, a limit that no call reaches, and a key that leaves calls without a limit. This compares limits with each
+    /// other, so it takes longer than to compile them.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate_policy::Policy;
+    ///
+    /// let policy = Policy::parse("web.toml", "[limit.writes]\nmatch.method = \"PUT|POST\"\nrate = \"1/s\"")?;
+    /// let warnings = policy.warnings();
+    /// let warning = warnings.iter().next().unwrap();
+    /// assert_eq!((warning.line, warning.column), (2, 16));
+    /// assert_eq!(warning.message, "\"PUT|POST\" looks like several texts, but is compared as one text");
+    /// # Ok::<(), tollgate_policy::Problems>(())
+    /// ```
+    pub fn warnings(&self) -> Problems {
+        let mut all = self.noted.clone();
+        warnings::add(self, &mut all);
+        all.in_order()
     }
 
     /// The rates of every limit, those of its overrides included, in the order of their numbers: what a store has to hold

@@ -123,7 +123,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a policy: at least one [`Problem`], in the order of the file.
+/// Everything that is wrong with a policy, or looks like a mistake, in the order of the file.
 ///
 /// At most [`Problems::MOST`] are kept; the rest is counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -157,18 +157,21 @@ impl Problems {
         self.problems.len() >= Self::MOST
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }
 
     /// The same in the order of the files, as an error if there is any.
-    pub(crate) fn or<T>(mut self, value: T) -> Result<T, Self> {
-        if self.is_empty() {
-            return Ok(value);
-        }
+    pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
+        if self.is_empty() { Ok(value) } else { Err(self.in_order()) }
+    }
+
+    /// The same in the order of the files.
+    pub(crate) fn in_order(mut self) -> Self {
         let key = |problem: &Problem| (problem.path.clone(), problem.line, problem.column);
         self.problems.sort_by_key(key);
-        Err(self)
+        self
     }
 
     /// The problems that were kept.

@@ -19,6 +19,8 @@ struct Checked {
     domains: Vec<String>,
     #[serde(flatten)]
     problems: Problems,
+    /// What looks like a mistake, though it can be served.
+    warnings: Problems,
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -32,28 +34,46 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if checked.iter().all(|policy| policy.limits.is_some()) { Ok(()) } else { Err(Failure::Found) }
 }
 
+/// Reads a policy. By `--strict` its warnings are problems.
 fn check(path: Option<&Path>, matches: &ArgMatches) -> Checked {
     let shown = path.map_or_else(|| BUILT_IN_NAME.to_owned(), |path| path.display().to_string());
     match read(path.map(|path| as_asked(path, matches))) {
-        Ok((policy, _)) => Checked {
-            path: shown,
-            limits: Some(policy.limits().len()),
-            domains: policy.domains().map(str::to_owned).collect(),
-            problems: Problems::default(),
-        },
-        Err(problems) => Checked { path: shown, limits: None, domains: Vec::new(), problems },
+        Ok((policy, _)) => {
+            let warnings = policy.warnings();
+            if matches.get_flag("strict") && !warnings.is_empty() {
+                return Checked::wrong(shown, warnings);
+            }
+            Checked {
+                path: shown,
+                limits: Some(policy.limits().len()),
+                domains: policy.domains().map(str::to_owned).collect(),
+                problems: Problems::default(),
+                warnings,
+            }
+        }
+        Err(problems) => Checked::wrong(shown, problems),
     }
 }
 
 impl Checked {
+    fn wrong(path: String, problems: Problems) -> Self {
+        Self { path, limits: None, domains: Vec::new(), problems, warnings: Problems::default() }
+    }
+
     fn text(&self) -> String {
-        let Self { path, limits, domains, problems } = self;
-        match (limits, problems.count()) {
-            (Some(limits), _) => {
-                let (limits, domains) = (counted(*limits, "limit"), counted(domains.len(), "domain"));
-                format!("{path}: {limits} in {domains}, nothing is wrong\n")
+        let Self { path, limits, domains, problems, warnings } = self;
+        let Some(limits) = limits else {
+            return format!("{problems}\n\n{path}: {}\n", counted(problems.count(), "problem"));
+        };
+        let (limits, domains) = (counted(*limits, "limit"), counted(domains.len(), "domain"));
+        match warnings.count() {
+            0 => format!("{path}: {limits} in {domains}, nothing is wrong\n"),
+            count => {
+                let count = counted(count, "warning");
+                format!(
+                    "{warnings}\n\n{path}: {limits} in {domains}, {count}; with --strict they are problems\n"
+                )
             }
-            (None, count) => format!("{problems}\n\n{path}: {}\n", counted(count, "problem")),
         }
     }
 }

@@ -25,7 +25,16 @@ struct Told {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let text = |id: &str| matches.get_one::<String>(id).map(String::as_str);
-    let typed: DescriptorBuf = text("descriptor").unwrap_or_default().parse().map_err(|error| {
+    let typed: Vec<&str> =
+        matches.get_many::<String>("descriptor").into_iter().flatten().map(String::as_str).collect();
+    if typed.len() > 1 {
+        let together = typed.join(",");
+        return Err(Failure::Usage(format!(
+            "--descriptor: a call has one descriptor, and {} are given\nWrite its fields together: --descriptor {together}",
+            typed.len()
+        )));
+    }
+    let typed: DescriptorBuf = typed.concat().parse().map_err(|error| {
         Failure::Usage(format!(
             "--descriptor: {error}\nIt looks like this: --descriptor ip=10.0.0.7,path=/orders"
         ))

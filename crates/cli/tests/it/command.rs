@@ -15,11 +15,11 @@ fn path(name: &str) -> String {
 
 #[test]
 fn good_policies_are_said_to_be_good() {
-    let files = [path("policies/good/first.toml"), path("policies/good/web.toml")];
+    let files = [path("policies/good/every-word.toml"), path("policies/limitador/toystore.yaml")];
     let (code, out, err) = run(&["policy", "check", &files[0], &files[1]]);
     assert_eq!((code, err.as_str()), (0, ""));
     let lines: Vec<&str> = out.lines().collect();
-    assert_eq!(lines[0], format!("{}: 1 limit in 1 domain, nothing is wrong", files[0]));
+    assert_eq!(lines[0], format!("{}: 3 limits in 2 domains, nothing is wrong", files[0]));
     assert!(lines.len() == 2 && lines[1].ends_with("nothing is wrong"), "{out}");
     let (code, out, _) = run(&["policy", "check"]);
     assert_eq!((code, out.as_str()), (0, "built-in policy: 4 limits in 1 domain, nothing is wrong\n"));
@@ -38,7 +38,7 @@ fn all_problems_of_all_bad_policies_are_told() {
         format!("{bad}:6:8: unknown mode \"of\""),
         format!("{bad}: 3 problems\n"),
         "no/such.toml: cannot be read".to_owned(),
-        "first.toml: 1 limit in 1 domain, nothing is wrong".to_owned(),
+        "first.toml: 1 limit in 1 domain, 1 warning; with --strict they are problems".to_owned(),
     ] {
         assert!(out.contains(&expected), "{expected} is not in {out}");
     }
@@ -99,6 +99,10 @@ fn an_explanation_tells_which_limits_apply_and_what_they_would_answer() {
 fn an_explanation_that_cannot_be_given_says_why() {
     let (code, _, err) = run(&["policy", "explain", "-d", "ip"]);
     assert!(code == 2 && err.starts_with("--descriptor: expected name=value, found \"ip\"\n"), "{err}");
+    let (code, _, err) = run(&["policy", "explain", "-d", "a=1", "-d", "b=2"]);
+    // Answers, item 29.
+    let told = "--descriptor: a call has one descriptor, and 2 are given\nWrite its fields together: --descriptor a=1,b=2\n";
+    assert!(code == 2 && err.starts_with(told), "{err}");
     let (code, out, _) = run(&["policy", "explain", "-d", "user=ann,path=/upload/x,bytes=many"]);
     let told = "cost: the cost in the field \"bytes\" is not a whole number from 0 to 18446744073709551615; on_bad_value is default\n";
     assert!(code == 0 && out.contains(told), "{out}");
@@ -106,6 +110,25 @@ fn an_explanation_that_cannot_be_given_says_why() {
     assert!(code == 1 && err.starts_with("tollgate: no/such.toml: cannot be read"), "{err}");
     let (code, _, _) = run(&["policy", "explain", "--cost=-1"]);
     assert_eq!(code, 2);
+}
+
+/// Answers, item 23: warnings fail a check by `--strict` alone.
+#[test]
+fn strict_checks_fail_on_warnings() {
+    let (_keep, limits) = policy("[limit.a]\nmatch.method = \"GET|POST\"\nrate = \"1/s\"\n");
+    let limits = limits.to_str().unwrap();
+    let warning =
+        format!("{limits}:2:16: \"GET|POST\" looks like several texts, but is compared as one text\n");
+    let (code, out, _) = run(&["policy", "check", limits]);
+    assert!(code == 0 && out.starts_with(&warning), "{out}");
+    assert!(out.ends_with(": 1 limit in 1 domain, 1 warning; with --strict they are problems\n"), "{out}");
+    let (code, out, _) = run(&["policy", "check", "--strict", limits]);
+    assert!(code == 1 && out.starts_with(&warning) && out.ends_with(": 1 problem\n"), "{out}");
+    let (code, out, _) = run(&["policy", "check", "--format", "json", limits]);
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &told[0]["limits"]), (0, &Value::from(1)));
+    assert_eq!(told[0]["warnings"]["problems"][0]["line"], 2);
+    assert_eq!(run(&["policy", "check", "--strict"]).0, 0, "the built-in policy has none");
 }
 
 #[test]

@@ -203,6 +203,7 @@ fn text(value: &str) -> String {
     string.unwrap_or_else(|| builder.as_basic()).to_toml_value()
 }
 
-fn key(name: &str) -> String {
+/// A name as a key of TOML.
+pub(crate) fn key(name: &str) -> String {
     TomlKeyBuilder::new(name).as_default().to_toml_key()
 }

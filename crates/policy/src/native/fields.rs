@@ -108,14 +108,14 @@ pub(super) const FIELDS: &[Field] = &[
     },
     Field {
         name: "envoy",
-        doc: "What files of Envoy's rate limit service say of a limit beyond the other fields.",
+        doc: "The fields that only files of Envoy's rate limit service need.",
         file_wide: false,
         schema: || schema::table(ENVOY),
         read: |reader, value, reading| reader.table(value, "envoy", ENVOY, reading),
     },
     Field {
         name: "limitador",
-        doc: "What files of limitador say of a limit beyond the other fields.",
+        doc: "The fields that only files of limitador need.",
         file_wide: false,
         schema: || schema::table(LIMITADOR),
         read: |reader, value, reading| reader.table(value, "limitador", LIMITADOR, reading),
@@ -196,7 +196,7 @@ pub(super) const LIMITADOR: &[Field] = &[
 /// What stands at the top of a file for all of its domains.
 pub(super) const UNMATCHED: &str = "unmatched";
 /// What it is for, in the schema.
-pub(super) const UNMATCHED_DOC: &str = "What becomes of a call that no limit of its domain applies to, in every domain of the file; allow unless said otherwise.";
+pub(super) const UNMATCHED_DOC: &str = "The decision for a call that no limit of its domain applies to, in every domain of the file; allow unless said otherwise.";
 
 /// How a word is written that is no field of a limit, or no longer.
 pub(super) fn spelling(word: &str) -> Option<String> {
@@ -259,7 +259,7 @@ fn conditions(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
         if field.get_ref().is_empty() {
             reader.problem(field.span(), "the name of a field cannot be empty", None);
         }
-        if let Some(condition) = reader.condition(value) {
+        if let Some(condition) = reader.condition(field.get_ref(), value) {
             reading.limit.conditions.push((field.get_ref().clone().into_owned(), condition));
         }
     }
@@ -319,7 +319,7 @@ fn overrides(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
     let Some(list) = value.get_ref().as_array() else {
         return reader.expected(value, "a list of overrides", Some(format!("write {OVERRIDES}")));
     };
-    for one in list.iter() {
+    for one in list {
         if let Some((other, mut spans)) = reader.one_override(one) {
             reading.limit.overrides.push(other);
             reading.overrides_at.append(&mut spans);

@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Reader, Value, in_order};
 use crate::condition::{Condition, Test};
-use crate::draft::{MOST_FIELDS, Override};
+use crate::draft::{MOST_FIELDS, Override, toml_key};
 use crate::entries::Entry;
 use crate::expression::Expression;
 use crate::key_part::{KeyPart, usual_prefix};
@@ -108,7 +108,7 @@ impl Reader {
             (Some(field), None) => {
                 let name = self.text(field, "the name of a field")?;
                 let ipv6_prefix = match table.get("ipv6_prefix") {
-                    Some(bits) => self.ipv6_prefix(bits)?,
+                    Some(bits) => self.ipv6_prefix(bits),
                     None => usual_prefix(&name),
                 };
                 Some(KeyPart::Field { name, ipv6_prefix })
@@ -128,9 +128,9 @@ impl Reader {
     }
 
     /// How much of an IPv6 address is counted; false counts all values as text.
-    fn ipv6_prefix(&mut self, value: &Value<'_>) -> Option<Option<u8>> {
+    fn ipv6_prefix(&mut self, value: &Value<'_>) -> Option<u8> {
         let bits = match value.get_ref() {
-            DeValue::Boolean(false) => return Some(None),
+            DeValue::Boolean(false) => return None,
             DeValue::Integer(number) => u8::from_str_radix(number.as_str(), number.radix()).ok(),
             _ => None,
         };
@@ -138,7 +138,7 @@ impl Reader {
         if bits.is_none() {
             self.expected(value, "a whole number of bits from 1 to 128, or false", None);
         }
-        bits.map(Some)
+        bits
     }
 
     /// The rates that values of a field have, and where each is.
@@ -222,17 +222,52 @@ impl Reader {
     }
 
     fn quota(&mut self, text: &str, span: Range<usize>) -> Option<Quota> {
-        let quota = text.parse();
-        quota.map_err(|error: tollgate_core::QuotaError| self.problem(span, error.to_string(), None)).ok()
+        match text.parse::<Quota>() {
+            Ok(quota) => {
+                if quota.burst_size() == 0 && quota.count() > 0 {
+                    let message =
+                        format!("the rate {text:?} denies every call: a burst of 0 has room for none");
+                    let help = format!("write burst 1, or leave burst out for a burst of {}", quota.count());
+                    self.warn(span, message, help);
+                }
+                Some(quota)
+            }
+            Err(error) => {
+                self.problem(span, error.to_string(), None);
+                None
+            }
+        }
     }
 
     /// What a limit asks of a field.
-    pub(super) fn condition(&mut self, value: &Value<'_>) -> Option<Condition> {
+    pub(super) fn condition(&mut self, field: &str, value: &Value<'_>) -> Option<Condition> {
         const EXPECTED: &str = "a text, a list of texts, or a table with is, like, network or absent";
         if value.get_ref().is_table() {
             return self.long_condition(value);
         }
-        any_of(self.texts(value, EXPECTED).into_iter().map(|(text, _)| Test::value(text)).collect())
+        let texts = self.texts(value, EXPECTED);
+        for (text, span) in &texts {
+            self.doubt(field, text, span);
+        }
+        any_of(texts.into_iter().map(|(text, _)| Test::value(text)).collect())
+    }
+
+    /// Warns of a text that looks like a network, or like several texts. The long form says that a text is meant.
+    fn doubt(&mut self, field: &str, text: &str, span: &Range<usize>) {
+        let parts: Vec<&str> = text.split('|').collect();
+        let (seems, instead) = if text.contains('/') && network::parse(text).is_ok() {
+            ("a network", format!("{{ network = {text:?} }}"))
+        } else if parts.len() > 1 && parts.iter().all(|part| !part.is_empty() && !part.contains(' ')) {
+            ("several texts", format!("{parts:?}"))
+        } else {
+            return;
+        };
+        let message = format!("{text:?} looks like {seems}, but is compared as one text");
+        let name = toml_key(field);
+        let help = format!(
+            "write match.{name} = {instead}; or match.{name} = {{ is = {text:?} }} if it is meant as a text"
+        );
+        self.warn(span.clone(), message, help);
     }
 
     fn long_condition(&mut self, value: &Value<'_>) -> Option<Condition> {

@@ -67,6 +67,46 @@ fn bad_files_tell_everything_that_is_wrong_with_them() {
     }
 }
 
+/// Answers, item 23: what looks like a mistake is told with its line and a remedy.
+#[cfg(feature = "cel")]
+#[test]
+fn doubtful_files_are_read_with_warnings() {
+    for (path, text) in files("doubtful") {
+        let policy = Policy::load(&path).unwrap_or_else(|problems| panic!("{problems}"));
+        let told: Vec<_> = policy.warnings().iter().map(told).collect();
+        assert_eq!(told, expected(&text), "{}", path.display());
+    }
+}
+
+/// Answers, item 23: nothing is said of files that are as they should be, but of keys that leave calls without a limit.
+#[test]
+fn good_files_have_few_warnings() {
+    let warned = |(path, _): &(PathBuf, String)| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let warnings = Policy::load(path).unwrap().warnings();
+        warnings
+            .iter()
+            .map(|warning| format!("{name}:{} {}", warning.line, warning.message))
+            .collect::<Vec<_>>()
+    };
+    let all: Vec<String> =
+        ["good", "envoy", "limitador"].into_iter().flat_map(files).flat_map(|file| warned(&file)).collect();
+    let escapes = |place: &str, field: &str, limit: &str| {
+        format!(
+            "{place} a call without the field {field:?} escapes the limit {limit:?}, and no other applies to it"
+        )
+    };
+    assert_eq!(
+        all,
+        [
+            escapes("entries.toml:33", "user", "once"),
+            escapes("first.toml:3", "ip", "per-ip"),
+            escapes("tenants.toml:3", "tenant", "tenant"),
+            escapes("web.toml:9", "ip", "per-ip"),
+        ]
+    );
+}
+
 #[test]
 fn a_problem_is_shown_with_its_line_and_a_mark() {
     let text = "[limit.per-ip]\nkey = \"ip\"\nrate = \"10/s\"\nalgoritm = \"fixed-window\"\n";
@@ -205,6 +245,20 @@ mod on_disk {
         assert_eq!(problems.iter().map(|problem| &*problem.message).collect::<Vec<_>>(), [expected]);
         let policy = Policy::compile(Draft::load_merged([&silent, &denies]).unwrap()).unwrap();
         assert_eq!(policy.unmatched("default"), Some(Unmatched::Deny));
+    }
+
+    /// Answers, item 23: a file without limits is noticed beside another of its domain.
+    #[test]
+    fn a_file_without_limits_is_warned_of() {
+        let file = |name: &str, rest: &str| written(name, format!("domain: web\n{rest}").as_bytes());
+        let empty = file("empty.yaml", "descriptors: []\n");
+        let full =
+            file("full.yaml", "descriptors:\n- key: a\n  rate_limit: {unit: day, requests_per_unit: 1}\n");
+        let policy = Policy::compile(Draft::load_merged([&full, &empty]).unwrap()).unwrap();
+        let warnings = policy.warnings();
+        let told: Vec<(&str, usize, &str)> =
+            warnings.iter().map(|warning| (&*warning.path, warning.line, &*warning.message)).collect();
+        assert_eq!(told, [(empty.to_str().unwrap(), 1, "there is no limit in this file")]);
     }
 
     #[test]

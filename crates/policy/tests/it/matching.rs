@@ -1,7 +1,7 @@
 //! Which limits apply, worked out by hand.
 
 use tollgate_core::{Kind, Quota};
-use tollgate_policy::{Cost, Descriptor, OnStoreFailure, Policy, Scratch, Unmatched};
+use tollgate_policy::{Cost, Descriptor, OnStoreFailure, Policy, Scratch, Source, Unmatched, convert, read};
 
 fn policy(text: &str) -> Policy {
     Policy::parse("p.toml", text).unwrap_or_else(|problems| panic!("{problems}"))
@@ -221,6 +221,49 @@ fn a_bad_value_of_a_replaced_limit_is_not_reported() {
     let call = Descriptor::new().with("tokens", "x").with("user", "ann");
     let matches = policy.matching(&call, &mut scratch);
     assert_eq!((matches.len(), matches.bad_values().len()), (1, 0));
+}
+
+/// Answers, item 21: an IPv6 address is counted by its network, and only where the file does not say otherwise.
+#[test]
+fn keys_count_ipv6_networks() {
+    let key = |line: &str, field: &str, value: &str| {
+        let policy = policy(&format!("[limit.a]\nkey = {line}\nrate = \"1/s\"\n"));
+        let mut scratch = Scratch::new();
+        let call = Descriptor::new().with(field, value).with("user", "a,b");
+        let key = policy.matching(&call, &mut scratch).get(0).unwrap().key().to_vec();
+        String::from_utf8(key).unwrap()
+    };
+    for field in ["ip", "remote_address"] {
+        let usual = |value: &str| key(&format!("{field:?}"), field, value);
+        assert_eq!(usual("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+        assert_eq!(usual("2001:DB8:1:2::"), "2001:db8:1:2::/64");
+        assert_eq!(usual("2001:db8:1:3::1"), "2001:db8:1:3::/64");
+        assert_eq!(usual("10.0.0.7"), "10.0.0.7");
+        assert_eq!(usual("::ffff:10.0.0.7"), "10.0.0.7");
+        for text in ["", "unknown", "2001:db8::1:80:x", "[2001:db8::1]:80", "10.0.0.7:80", "010.0.0.7"] {
+            assert_eq!(usual(text), text);
+        }
+    }
+    let address = "2001:db8:1:2::3";
+    assert_eq!(key("\"address\"", "address", address), address);
+    assert_eq!(key("{ field = \"address\", ipv6_prefix = 48 }", "address", address), "2001:db8:1::/48");
+    assert_eq!(key("{ field = \"ip\", ipv6_prefix = 128 }", "ip", "2001:DB8::7"), "2001:db8::7");
+    assert_eq!(key("{ field = \"ip\", ipv6_prefix = 1 }", "ip", "ffff::7"), "8000::/1");
+    assert_eq!(key("{ field = \"ip\", ipv6_prefix = false }", "ip", "2001:DB8::7"), "2001:DB8::7");
+    assert_eq!(key("[\"user\", \"ip\"]", "ip", address), "a\\,b,2001:db8:1:2::/64");
+}
+
+/// Answers, item 21: files of limitador count values as text, as limitador does, also when they are converted.
+#[test]
+fn imported_keys_count_text() {
+    let text = "- {namespace: web, max_value: 1, seconds: 1, variables: [\"descriptors[0].ip\"]}\n";
+    let original = Policy::parse("a.yaml", text).unwrap();
+    let converted = convert(read(&Source::new("a.yaml", text)).unwrap()).unwrap();
+    assert!(converted.contains("key = { field = \"ip\", ipv6_prefix = false }\n"), "{converted}");
+    let call = Descriptor::in_domain("web").with("ip", "2001:DB8::7");
+    for policy in [original, Policy::parse("a.toml", converted).unwrap()] {
+        assert_eq!(policy.matching(&call, &mut Scratch::new()).get(0).unwrap().key(), b"2001:DB8::7");
+    }
 }
 
 /// Answers, item 16: a domain says what becomes of calls that no limit applies to.
