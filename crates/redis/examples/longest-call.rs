@@ -95,8 +95,8 @@ async fn main() -> Result<(), Failed> {
     for kind in Kind::ALL {
         let mut full = Full::new(kind).await?;
         let refused = full.longest_of(Mode::Take, COUNT / 2).await?;
-        if let Some(permit) = full.permit.take() {
-            full.store.settle(permit, &[0]).await?;
+        if let Some(mut permit) = full.permit.take() {
+            full.store.settle(&mut permit, &[0]).await?;
         }
         let given_back = full.longest().await?;
         full.clock.advance(2 * PERIOD);

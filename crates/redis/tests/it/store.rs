@@ -29,9 +29,9 @@ fn draw_quota(rng: &mut Rng) -> Quota {
     if rng.bool() { quota.burst(rng.u64(..15)) } else { quota }
 }
 
-fn draw_rule(rng: &mut Rng, name: String, kind: Kind) -> Rule {
+fn draw_rule(rng: &mut Rng, name: &str, kind: Kind) -> Rule {
     loop {
-        let rule = Rule::new("d", name.clone(), draw_quota(rng)).with_kind(kind);
+        let rule = Rule::new("d", name, draw_quota(rng)).with_kind(kind);
         if kind == Kind::SubWindows && rng.bool() {
             return rule.with_sub_windows([1, 2, 3, 7, 20, 60][rng.usize(..6)]);
         } else if rule.check().is_ok() {
@@ -75,7 +75,7 @@ impl<'a> History<'a> {
     /// One that begins anywhere in the windows of its limits. `kind` is that of the first.
     fn new(redis: &RedisStore, clock: &'a ManualClock, seed: u64, kind: Kind) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let mut rules = vec![draw_rule(&mut rng, format!("{seed} first"), kind)];
+        let mut rules = vec![draw_rule(&mut rng, &format!("{seed} first"), kind)];
         // With one state receipts are worth the same, as a store in process need not share its memory of them between keys.
         let is_alone = rng.bool();
         if !is_alone && rng.u8(..4) == 0 {
@@ -84,7 +84,7 @@ impl<'a> History<'a> {
         }
         for number in 0..if is_alone { 0 } else { rng.u8(..3) } {
             let kind = Kind::ALL[rng.usize(..Kind::ALL.len())];
-            rules.push(draw_rule(&mut rng, format!("{seed} {number}"), kind));
+            rules.push(draw_rule(&mut rng, &format!("{seed} {number}"), kind));
         }
         let keys = if is_alone { 1 } else { rng.u8(1..3) };
         let begin = Duration::from_micros(rng.u64(1 << 50..1 << 51));
@@ -114,8 +114,8 @@ impl<'a> History<'a> {
     fn set(&mut self, moment: u64) {
         self.clock.set(Tick::from_nanos(moment));
         let clock = self.memory.clock();
-        let begin = clock.unix() - clock.now().since(Tick::ZERO);
-        clock.set(Tick::ZERO + (Duration::from_nanos(moment) - begin));
+        let begin = clock.unix().saturating_sub(clock.now().since(Tick::ZERO));
+        clock.set(Tick::ZERO + Duration::from_nanos(moment).saturating_sub(begin));
         self.latest = self.latest.max(moment);
     }
 
@@ -311,7 +311,7 @@ async fn a_call_on_the_deepest_log_looks_at_few_entries() {
         (Duration::ZERO, MOST / 2, 1),
         (Duration::ZERO, MOST, 1),
         // A quarter has left.
-        (Duration::from_secs(3_600) - Duration::from_micros(MOST * 3 / 4), MOST / 2, 1),
+        (Duration::from_micros(3_600_000_000 - MOST * 3 / 4), MOST / 2, 1),
         (Duration::ZERO, 1, 1),
         // All of it has.
         (Duration::from_secs(2 * 3_600), MOST + 1, 1),
