@@ -96,9 +96,7 @@
 //! are the same but for what they allow. Where limitador starts a window with the first call, ours start at multiples of their
 //! length, as Envoy's do.
 //!
-//! A window starts at a multiple of its length since the origin of the store's clock. To start with the minutes, days and weeks
-//! of everybody else, that origin must be a multiple of every length since 1970: 15330 days, which is 1 324 512 000 s or
-//! 2011-12-21, is one of all of Envoy's units.
+//! Windows start at multiples of their length since 1970 (UTC), in every store.
 //!
 //! # Expressions
 //!

@@ -4,7 +4,7 @@ mod entries;
 
 use std::collections::{HashMap, HashSet};
 
-use tollgate_core::{Kind, Quota};
+use tollgate_core::{Kind, Quota, SlidingLog};
 
 use super::{Draft, DraftDomain, DraftLimit};
 use crate::condition::Condition;
@@ -219,10 +219,21 @@ pub(crate) fn rates_problem(rates: &[Quota], kind: Kind) -> Option<String> {
         Some("\"unlimited\" stands alone: beside another rate it changes nothing".to_owned())
     } else if let Some((_, rate)) = twice {
         Some(format!("the rate \"{rate}\" stands there twice"))
+    } else if let Some(rate) = rates.iter().find(|rate| is_too_deep(rate, kind)) {
+        let most = SlidingLog::MAX_ENTRIES;
+        let better = Kind::SubWindows;
+        Some(format!(
+            "a {kind} keeps at most {most} calls of each key, but the rate \"{rate}\" needs more; use {better}"
+        ))
     } else {
         let useless = rates.iter().find(has_burst).filter(|_| !uses_burst(kind));
         useless.map(|rate| format!("a {kind} has no burst, but the rate \"{rate}\" asks for one"))
     }
+}
+
+/// Whether a store would have to remember more calls than it does.
+fn is_too_deep(rate: &Quota, kind: Kind) -> bool {
+    kind == Kind::SlidingLog && !rate.is_unlimited() && rate.count() > SlidingLog::MAX_ENTRIES
 }
 
 fn uses_burst(kind: Kind) -> bool {

@@ -52,7 +52,8 @@ impl Load {
     /// Asks for `bound` of each of so many keys, again and again. Nothing ever comes back.
     pub(crate) fn start(url: &str, keys: usize, bound: u64) -> Self {
         let rule = Rule::new("failures", "all", Quota::per_second(0).burst(bound));
-        let store = |_| Guarded::new(RedisStore::new(url).expect("a good address"));
+        // Tests look for the keys in Redis.
+        let store = |_| Guarded::new(RedisStore::builder(url).clear_keys().build().expect("a good address"));
         let stores: Vec<Guarded<RedisStore>> = (0..PROCESSES).map(store).collect();
         let (calls, is_over) = (Arc::<Mutex<Vec<Call>>>::default(), Arc::<AtomicBool>::default());
         let mut tasks = JoinSet::new();
