@@ -95,7 +95,7 @@ async fn connections_are_served_and_end_when_drained() {
     let mut callers = Vec::new();
     for _ in 0..10 {
         let mut caller = TcpStream::connect(address).await.unwrap();
-        assert_eq!(ask(&mut caller).await.unwrap(), "{Check, Hold, Settle, Admin}");
+        assert_eq!(ask(&mut caller).await.unwrap(), "{Check, Hold, Settle, Admin, Metrics}");
         callers.push(caller);
     }
     assert_eq!(running.connections(), 10);
@@ -163,7 +163,7 @@ async fn one_too_many_is_told_and_the_place_is_free_again_afterwards() {
             break;
         }
     }
-    assert_eq!(served.as_deref(), Some("{Check, Hold, Settle, Admin}"));
+    assert_eq!(served.as_deref(), Some("{Check, Hold, Settle, Admin, Metrics}"));
     drop(running);
 }
 
@@ -177,7 +177,7 @@ async fn a_panic_ends_one_connection_and_no_other() {
         let mut bad = TcpStream::connect(address).await.unwrap();
         bad.write_all(b"!").await.unwrap();
         assert_eq!(bad.read(&mut [0]).await.unwrap(), 0, "its place is free for the next");
-        assert_eq!(ask(&mut good).await.unwrap(), "{Check, Hold, Settle, Admin}");
+        assert_eq!(ask(&mut good).await.unwrap(), "{Check, Hold, Settle, Admin, Metrics}");
     }
 }
 
@@ -279,7 +279,7 @@ async fn a_certificate_gives_what_its_names_may_do() {
     let worker = secured.theirs.sign("worker.internal", false);
     assert_eq!(secured.call("localhost", Some(worker)).await.unwrap(), "{Check}");
     let admin = secured.theirs.sign("Admin.internal", false);
-    assert_eq!(secured.call("localhost", Some(admin)).await.unwrap(), "{Check, Admin}");
+    assert_eq!(secured.call("localhost", Some(admin)).await.unwrap(), "{Check, Admin, Metrics}");
 }
 
 #[tokio::test]
@@ -291,7 +291,7 @@ async fn whoever_shows_a_bad_certificate_or_none_where_one_is_needed_is_turned_a
     let expired = secured.theirs.sign("admin.internal", true);
     assert!(secured.call("localhost", Some(expired)).await.is_err(), "expired");
     let good = secured.theirs.sign("admin.internal", false);
-    assert_eq!(secured.call("localhost", Some(good)).await.unwrap(), "{Check, Admin}");
+    assert_eq!(secured.call("localhost", Some(good)).await.unwrap(), "{Check, Admin, Metrics}");
 }
 
 #[tokio::test]
