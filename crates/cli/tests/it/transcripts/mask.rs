@@ -6,6 +6,8 @@
 //! - The names of permits become `permit0…01`, `permit0…02` and so on; `permit0…0` in a request is the last of them.
 //! - Dates, our version, the id of a connection, and durations and what the system says of the process in metrics are `#`; so is `content-length` where the body has something masked.
 
+use std::env::consts;
+
 const HOUR: f64 = 3600.0;
 const TEN_YEARS: f64 = 10.0 * 365.0 * 24.0 * HOUR;
 
@@ -27,9 +29,11 @@ fn seconds(number: &str) -> String {
 
 /// Masks our version and the platform, with which answers would otherwise change.
 fn version(line: &str) -> String {
-    let marks = ["\"hash\":\"", "hash=\"", "tollgate_version:", "version=\"", "os=\"", "arch=\""];
-    marks.iter().fold(line.to_owned(), |line, mark| {
-        line.replace(&format!("{mark}{}", env!("CARGO_PKG_VERSION")), &format!("{mark}#"))
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    let marks = ["\"hash\":\"", "hash=\"", "tollgate_version:", "version=\""].map(|mark| (mark, VERSION));
+    let platform = [("os=\"", consts::OS), ("arch=\"", consts::ARCH)];
+    marks.iter().chain(&platform).fold(line.to_owned(), |line, (mark, value)| {
+        line.replace(&format!("{mark}{value}"), &format!("{mark}#"))
     })
 }
 
