@@ -85,7 +85,9 @@ impl Keys {
             name.extend_from_slice(b"#");
             let hash = Sha256::digest(key);
             let (pairs, _) = hash[..HASHED_KEY].as_chunks();
-            pairs.iter().for_each(|pair| name.extend_from_slice(&hex16(u16::from_be_bytes(*pair))));
+            for pair in pairs {
+                name.extend_from_slice(&hex16(u16::from_be_bytes(*pair)));
+            }
         }
         name
     }
