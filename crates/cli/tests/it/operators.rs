@@ -102,6 +102,10 @@ fn decision_log_follows_its_settings() {
     let expected = [["http", "users", "ann-of-the-keys", "allowed"], ["resp", "1/h", "somebody", "allowed"]];
     assert_eq!(told, expected.map(|entry| entry.map(str::to_owned)), "and a look is no call");
 
+    assert_eq!(all.check("{\"usr\": \"ann\"}"), 200);
+    let unmatched = entries_at_least(&all, "tollgate::decision", 3).pop().unwrap();
+    assert_eq!((&unmatched["domain"], &unmatched["limit"]), (&"default".into(), &Value::Null), "{unmatched}");
+
     let (_keep, off) = start(&[]);
     let (_keep, few) = start(&["--log-decisions=all", "--log-decisions-one-in=1000000000"]);
     for service in [off, few] {

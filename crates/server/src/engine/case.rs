@@ -109,13 +109,17 @@ impl<'a, S: Store> Case<'a, S> {
         Some(ruling)
     }
 
+    /// The domain of the policy that was asked.
+    pub(super) fn domain(&self) -> Option<&str> {
+        self.asks.first().and_then(|ask| ask.subject.domain())
+    }
+
     /// Counts a call once it is decided.
     #[inline]
     fn count(&self, ruling: &Ruling<'_>) {
         ruling.count();
         count_bad_values(&self.notes.bad_values, self.loaded);
-        let domain = self.asks.first().and_then(|ask| ask.subject.domain());
-        if let (Some(no_match), Some(domain)) = (self.notes.unmatched, domain) {
+        if let (Some(no_match), Some(domain)) = (self.notes.unmatched, self.domain()) {
             self.engine.shared.unmatched.count(domain, no_match.is_known, no_match.is_denied);
         }
     }

@@ -53,6 +53,11 @@ impl<S: Store> Clerk<S> {
         std::mem::take(&mut self.calls)
     }
 
+    /// Counts a call that was denied before any limit was asked.
+    pub(crate) fn count_denied(&mut self) {
+        self.calls.note(CallOutcome::Denied);
+    }
+
     /// Who it works for: what one caller holds, and the limits that it supplies, are bounded.
     pub fn caller(&self) -> Caller {
         self.caller
@@ -364,7 +369,7 @@ impl Own {
 fn note<S: Store>(case: &Case<'_, S>, ruling: &Ruling<'_>, protocol: &str, calls: &mut CallCounts) {
     calls.note(CallOutcome::of(ruling.is_allowed(), ruling.is_degraded()));
     let key_of = || ruling.decided_by().and_then(|finding| case.key_of(finding));
-    case.engine().decision_log().ruling(protocol, ruling, key_of);
+    case.engine().decision_log().ruling(protocol, case.domain(), ruling, key_of);
 }
 
 /// Whether something is asked for, and not only looked at, charged or given back.

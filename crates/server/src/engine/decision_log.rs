@@ -80,11 +80,12 @@ impl DecisionLog {
         }
     }
 
-    /// Logs a call about several limits or none; `key_of` finds the key of the limit that decided.
+    /// Logs a call about several limits or none; `domain` is that of the policy, and `key_of` finds the key of the limit that decided.
     #[inline]
     pub(super) fn ruling<'k>(
         &self,
         protocol: &str,
+        domain: Option<&str>,
         ruling: &Ruling<'_>,
         key_of: impl FnOnce() -> Option<&'k [u8]>,
     ) {
@@ -92,6 +93,7 @@ impl DecisionLog {
             let decided = ruling.decided_by();
             let entry = Entry {
                 protocol,
+                domain: decided.map(|finding| finding.limit.rule.domain()).or(domain),
                 limit: decided.map(|finding| finding.limit),
                 key: key_of(),
                 cost: decided.map(|finding| finding.cost),
@@ -107,15 +109,16 @@ impl DecisionLog {
     pub(super) fn alone(&self, protocol: &str, limit: &Told, key: &[u8], cost: u64, decision: &Decision) {
         if self.wants(decision.is_admitted()) {
             let outcome = CallOutcome::of(decision.is_admitted(), false);
+            let (domain, cost, decision) = (Some(limit.rule.domain()), Some(cost), Some(decision));
             let (limit, key) = (Some(limit), Some(key));
-            self.write(&Entry { protocol, limit, key, cost: Some(cost), outcome, decision: Some(decision) });
+            self.write(&Entry { protocol, domain, limit, key, cost, outcome, decision });
         }
     }
 
     #[cold]
     fn write(&self, entry: &Entry<'_>) {
-        let Entry { protocol, limit, key, cost, outcome, decision } = *entry;
-        let (domain, limit) = (limit.map(|limit| limit.rule.domain()), limit.map(|limit| limit.rule.name()));
+        let Entry { protocol, domain, limit, key, cost, outcome, decision } = *entry;
+        let limit = limit.map(|limit| limit.rule.name());
         let key = key.map(|key| self.key(key));
         let remaining = decision.map(Decision::remaining);
         let retry_after_ms = decision.and_then(Decision::retry_after).map(millis_up);
@@ -136,6 +139,7 @@ impl Default for DecisionLog {
 /// What is written of a call. Without a limit, none applied.
 struct Entry<'a> {
     protocol: &'a str,
+    domain: Option<&'a str>,
     limit: Option<&'a Told>,
     key: Option<&'a [u8]>,
     cost: Option<u64>,

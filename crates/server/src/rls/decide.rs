@@ -71,10 +71,11 @@ pub(super) async fn decide<S: Store>(
     Box::pin(async {
         let question = Question::read(clerk, request)?;
         let (modes, asks) = (question.modes(), question.asks(options));
-        match clerk.decide_each(&modes, &asks).await {
-            Ok(ruling) => question.answer(&ruling, options),
-            Err(error) => question.undecided(&error),
-        }
+        let error = match clerk.decide_each(&modes, &asks).await {
+            Ok(ruling) => return question.answer(&ruling, options),
+            Err(error) => error,
+        };
+        question.undecided(clerk, &error)
     })
     .await
 }
@@ -86,10 +87,11 @@ fn decide_at_once<S: Store>(
 ) -> Result<Option<RateLimitResponse>, Status> {
     let question = Question::read(clerk, request)?;
     let (modes, asks) = (question.modes(), question.asks(options));
-    match clerk.decide_each_at_once(&modes, &asks) {
-        Ok(ruling) => ruling.map(|ruling| question.answer(&ruling, options)).transpose(),
-        Err(error) => question.undecided(&error).map(Some),
-    }
+    let error = match clerk.decide_each_at_once(&modes, &asks) {
+        Ok(ruling) => return ruling.map(|ruling| question.answer(&ruling, options)).transpose(),
+        Err(error) => error,
+    };
+    question.undecided(clerk, &error).map(Some)
 }
 
 /// A call, understood.
@@ -132,9 +134,12 @@ impl<'a, S: Store> Question<'a, S> {
     }
 
     /// The response where nothing was decided. A bad value is a denial: Envoy would let a call pass that fails.
-    fn undecided(&self, error: &AskError) -> Result<RateLimitResponse, Status> {
+    fn undecided(&self, clerk: &mut Clerk<S>, error: &AskError) -> Result<RateLimitResponse, Status> {
         match error {
-            AskError::BadValue { ask, .. } => Ok(over_limit(self.wishes.len(), |place| place == *ask)),
+            AskError::BadValue { ask, .. } => {
+                clerk.count_denied();
+                Ok(over_limit(self.wishes.len(), |place| place == *ask))
+            }
             AskError::Unavailable { .. } => Err(Status::unavailable(error.to_string())),
             AskError::TooManyHeld { .. } | AskError::Supplied { .. } => {
                 Err(Status::resource_exhausted(error.to_string()))

@@ -56,6 +56,12 @@ impl<S: Store> RateLimitService for Service<S> {
         let Principal { caller, scopes } = principal.ok_or_else(|| Status::internal("nobody asks"))?;
         if request.extensions().get::<TooLarge>().is_some() {
             let is_over = !self.options.shadow_mode;
+            if is_over {
+                let mut clerk = self.clerk();
+                clerk.count_denied();
+                self.meter.count(clerk.take_calls());
+                self.return_clerk(clerk);
+            }
             return Ok(Response::new(over_limit(usize::from(is_over), |_| is_over)));
         }
         let mut request = request.into_inner();

@@ -2,6 +2,7 @@
 
 use tollgate_server::RlsOptions;
 use tollgate_server::rls::proto::{Code, DescriptorStatus, RateLimitDescriptor};
+use tollgate_server::rls::should_rate_limit;
 
 use super::rig::{costing, descriptor, request, rig, rig_with};
 
@@ -50,6 +51,18 @@ async fn a_bad_value_is_decided_by_its_limit_and_counted() {
         let left = rig.told(request("web", &[costing(0, user)])).await.1[0].2;
         assert_eq!(left, if choice == "deny" { 2 } else { 1 }, "{choice}");
     }
+}
+
+/// Answers, items 13 and 28: a call that is denied for a bad value is a denied call.
+#[tokio::test]
+async fn a_call_denied_for_a_bad_value_is_counted_as_denied() {
+    let rig = rig(&limits("deny"));
+    let mut clerk = rig.engine.clerk();
+    let call = request("web", &[descriptor(BAD[0].0)]);
+    should_rate_limit(&mut clerk, RlsOptions::default(), &call).await.unwrap();
+    let counts: Vec<(&str, u64)> =
+        clerk.take_calls().each().map(|(outcome, count)| (outcome.name(), count)).collect();
+    assert_eq!(counts, [("allowed", 0), ("denied", 1), ("error_allowed", 0), ("error_denied", 0)]);
 }
 
 /// Answers, item 13: a bad cost that is not denied takes the default cost.
