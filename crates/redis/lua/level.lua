@@ -81,7 +81,9 @@ local function level_write(t)
   -- What is out on lease may be spent in the last moment, and is paid off only then. At a rate of zero that is never.
   local paid = t.rate > 0 and (t.tick + math.ceil((level_owed(t) + t.out) / t.rate)) * t.period or math.huge
   local later = t.out > 0 and t.last - now or 0
-  redis.call('SET', t.key, raw, 'PX', expiry(paid - now + later))
+  -- A clock that is put back into a window finds what was used there.
+  local margin = t.period > 1 and leap or 0
+  redis.call('SET', t.key, raw, 'PX', expiry(paid - now + later + margin))
 end
 
 local function level_take(t, size)

@@ -113,16 +113,17 @@ end
 -- What has left the window goes when something else changes.
 local function forget(t)
   if t.is_anew then
-    write_entry(t, 0, now, t.sum)
-  elseif t.gone > 0 then
+    return write_entry(t, 0, now, t.sum)
+  end
+  if t.gone > 0 then
     t.base = (t.sum - t.used) % SUMS_END
     t.skipped, t.length, t.total, t.gone = t.skipped + t.gone, t.length - t.gone, t.used, 0
     t.forgotten = math.max(now, t.forgotten)
-    if t.skipped > 32 + t.length / 4 then
-      local kept = redis.call('GETRANGE', t.key, place_of(t, 0), place_of(t, t.length) - 1)
-      t.skipped, t.raw = 0, ''
-      redis.call('SET', t.key, pack_head(t) .. kept)
-    end
+  end
+  if t.skipped > 32 + t.length / 4 then
+    local kept = redis.call('GETRANGE', t.key, place_of(t, 0), place_of(t, t.length) - 1)
+    t.skipped, t.raw = 0, ''
+    redis.call('SET', t.key, pack_head(t) .. kept)
   end
 end
 
@@ -206,7 +207,7 @@ end
 -- Takes it out of the entry that a receipt is for. The sums on the shorter side of it follow: those after it fall, or those before it
 -- rise, and the base with them.
 function sliding_log.back(t, size)
-  if now - t.mark_at >= t.period then
+  if t.is_anew or now - t.mark_at >= t.period then
     return false
   end
   local number = first_entry(t, function(at)

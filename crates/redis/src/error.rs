@@ -48,7 +48,10 @@ fn describe_code(error: &RedisError) -> StoreError {
         Some("NOREPLICAS") => nothing(true, "redis has too few replicas, and refuses to write"),
         Some("NOAUTH" | "WRONGPASS") => nothing(false, "redis wants another user or password"),
         Some("WRONGTYPE") => {
-            nothing(false, "somebody else writes to tollgate's keys: give it a prefix of its own")
+            // Other keys of the same call may have been written.
+            StoreError::permanent(
+                "another program writes to tollgate's keys: give tollgate a prefix of its own",
+            )
         }
         _ => StoreError::permanent("redis answered with an error"),
     }

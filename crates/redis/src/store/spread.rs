@@ -34,7 +34,9 @@ impl RedisStore {
                 taken.extend(tiers.iter().zip(&views).map(one));
             } else if !is_refused {
                 is_refused = true;
-                self.undo(&taken).await.map_err(StoreError::after_effect)?;
+                let undone = self.undo(&taken).await;
+                taken.clear(); // or another error would give it back again
+                undone.map_err(StoreError::after_effect)?;
             }
             for (index, view) in group.iter().zip(views) {
                 seen[*index] = Some(view);

@@ -34,7 +34,7 @@ fn draw_quota(rng: &mut Rng) -> Quota {
 /// between them, so that one wait in some 100 000 histories is a tick longer in Redis.
 fn is_comparable(rule: &Rule) -> bool {
     let is_told_apart = |quota: &Quota| u128::from(quota.count()) <= quota.period().as_micros();
-    let is_whole = |quota: &Quota| quota.period().subsec_nanos() % 1_000 == 0;
+    let is_whole = |quota: &Quota| quota.period().subsec_nanos().is_multiple_of(1_000);
     let mut quotas = rule.quotas().iter();
     rule.check().is_ok()
         && match rule.kind() {
@@ -343,6 +343,41 @@ async fn a_call_on_the_deepest_log_looks_at_few_entries() {
         }
         let calls = (calls_of_scripts(&redis) - before) / times;
         assert!(calls < 60, "{calls} calls for {cost} at {}", both.now());
+    }
+}
+
+/// Answers, item 19: a log whose entries are given back one after the other stays as short as what is in it.
+#[tokio::test]
+async fn refunds_leave_no_room_unused_in_a_log() {
+    let (redis, clock) = (Redis::start(), ManualClock::new());
+    let both = Both::by(crate::kit::plain(&redis, &clock), clock.clone());
+    let rule = Rule::new("d", "log", Quota::per_hour(5)).with_kind(Kind::SlidingLog);
+    let (here, there) = (both.redis.open(&rule), both.memory.open(&rule));
+    for mode in [Mode::Take].into_iter().chain([Mode::Take, Mode::Refund].into_iter().cycle().take(400)) {
+        clock.advance(Duration::from_micros(1));
+        let got = both.redis.decide(mode, &[Hit::new(&here, b"k")]).await.expect("decided");
+        let want = both.memory.decide(mode, &[Hit::new(&there, b"k")]).into_inner().expect("decided");
+        assert_eq!(all_of(&got), all_of(&want), "{mode:?} at {}", both.now());
+    }
+    let bytes: u64 = redis.ask(&["STRLEN", &redis.ask(&["--scan"])]).parse().expect("a number");
+    assert!(bytes < 40 + 16 * 40, "{bytes} bytes");
+}
+
+/// Answers, item 18: a window's key outlives it by as much as a clock may be put back.
+#[tokio::test]
+async fn the_key_of_a_window_outlives_it_by_the_leap() {
+    let redis = Redis::start();
+    let store = RedisStore::new(&redis.url()).expect("a good address");
+    for kind in [Kind::FixedWindow, Kind::PacedWindow] {
+        redis.ask(&["FLUSHALL"]);
+        let limit = store.open(&Rule::new("d", "window", Quota::per_second(5)).with_kind(kind));
+        let answer = store.decide(Mode::Take, &[Hit::new(&limit, b"k")]).await.expect("decided");
+        assert!(answer.decision().is_admitted(), "{kind}");
+        let lasts: u64 = redis.ask(&["PTTL", &redis.ask(&["--scan"])]).parse().expect("milliseconds");
+        assert!(
+            (LEAP_NS / 1_000_000 - 5_000..=LEAP_NS / 1_000_000 + 1_000).contains(&lasts),
+            "{kind}: {lasts} ms"
+        );
     }
 }
 

@@ -12,6 +12,8 @@ use super::loaded::Told;
 use super::ruling::Ruling;
 use super::tally::CallOutcome;
 
+/// How many bytes of a key are shown: callers choose it, and entries wait in memory until they are written.
+const LONGEST_KEY: usize = 256;
 /// The target of all entries.
 const TARGET: &str = "tollgate::decision";
 
@@ -64,7 +66,14 @@ impl DecisionLog {
 
     /// How a key is shown.
     pub(crate) fn key(&self, key: &[u8]) -> String {
-        let Some(salt) = &self.salt else { return escaped(key).into_owned() };
+        let Some(salt) = &self.salt else {
+            let shown = escaped(&key[..key.len().min(LONGEST_KEY)]);
+            return if key.len() > LONGEST_KEY {
+                format!("{shown}... ({} bytes)", key.len())
+            } else {
+                shown.into()
+            };
+        };
         let digest = Sha256::new().chain_update(salt).chain_update(key).finalize();
         let number = digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
         format!("{number:016x}")

@@ -116,19 +116,20 @@ impl Notes {
             let Ask { in_quota_mode, in_shadow_mode, .. } = asks[ask];
             Asked { ask, cost: cost_of(&asks[ask]), in_quota_mode, in_shadow_mode }
         };
-        self.read_policy(loaded, &descriptors, &mode, asked)?;
-        self.unmatched = self.no_match(loaded.policy(), mode, asks);
+        let applies = self.read_policy(loaded, &descriptors, &mode, asked)?;
+        self.unmatched = if applies { None } else { self.no_match(loaded.policy(), mode, asks) };
         Ok(())
     }
 
-    /// Notes what limits of the policy apply. `asked` says how a descriptor was asked about.
+    /// Notes what limits of the policy apply. `asked` says how a descriptor was asked about. Returns whether any does: one in shadow
+    /// that cannot use a value does, or it would deny the call.
     fn read_policy<S: Store>(
         &mut self,
         loaded: &Loaded<S>,
         descriptors: &[Descriptor<'_>],
         mode: &impl Fn(usize) -> Mode,
         asked: impl Fn(usize) -> Asked,
-    ) -> Result<(), AskError> {
+    ) -> Result<bool, AskError> {
         let found = loaded.policy().matching_all(descriptors, &mut self.scratch);
         self.bad_values.extend(found.bad_values().map(|bad| bad.limit().rates()[0].number()));
         let denies =
@@ -150,7 +151,7 @@ impl Notes {
             let want = Want { ask, number, key, cost, cost_from, mode, is_quota };
             self.wants.note(want, in_shadow_mode || found.is_shadow());
         }
-        Ok(())
+        Ok(!found.is_empty() || found.bad_values().any(|bad| bad.is_shadow()))
     }
 
     /// Whether the policy has nothing to say about asks that are all for it to decide.

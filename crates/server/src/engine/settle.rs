@@ -50,39 +50,39 @@ pub(super) type HitCosts = SmallVec<[u64; 4]>;
 
 /// Where the costs of something held come from.
 pub(super) struct Costs {
-    /// For each hit that can be settled, what was taken, and which cost it is.
-    hits: SmallVec<[(u64, Source); 4]>,
+    hits: SmallVec<[HitCost; 4]>,
     /// Whether any limit applies to the call, and whether one takes the cost that the call stated.
     is_limited: bool,
     is_stated: bool,
-    /// The cost fields that limits read.
+    /// The cost fields of the call that limits read.
     fields: SmallVec<[Arc<str>; 1]>,
 }
 
-/// Which cost of a call a limit took.
-#[derive(Debug, PartialEq, Eq)]
-enum Source {
-    Call,
-    Field(Arc<str>),
-    Nobody,
+/// What a hit that can be settled took.
+struct HitCost {
+    taken: u64,
+    from: CostFrom,
+    /// The field from which the limit reads its cost, whether the call has it or not.
+    field: Option<Arc<str>>,
 }
 
 impl Costs {
     /// The costs of a call. Only those of the limits that are enforced can be settled.
     pub(super) fn of<S: Store>(case: &Case<'_, S>) -> Self {
-        let source = |want: &Want| match (want.cost_from, case.cost_field(want)) {
-            (CostFrom::Call, _) => Source::Call,
-            (CostFrom::Field, Some(field)) => Source::Field(Arc::clone(field)),
-            (CostFrom::Field | CostFrom::Nobody, _) => Source::Nobody,
+        let hit = |want: &Want| {
+            let field = case.cost_field(want).map(Arc::clone);
+            HitCost { taken: want.cost, from: want.cost_from, field }
         };
-        let hits = case.enforced().iter().map(|want| (want.cost, source(want))).collect();
+        let hits = case.enforced().iter().map(hit).collect();
         let mut costs = Self { hits, is_limited: false, is_stated: false, fields: SmallVec::new() };
         for want in case.wants() {
             costs.is_limited = true;
-            match source(want) {
-                Source::Call => costs.is_stated = true,
-                Source::Field(field) if !costs.fields.contains(&field) => costs.fields.push(field),
-                Source::Field(_) | Source::Nobody => {}
+            match (want.cost_from, case.cost_field(want)) {
+                (CostFrom::Call, _) => costs.is_stated = true,
+                (CostFrom::Field, Some(field)) if !costs.fields.contains(field) => {
+                    costs.fields.push(Arc::clone(field));
+                }
+                _ => {}
             }
         }
         costs
@@ -97,32 +97,27 @@ impl Costs {
     ) -> Result<HitCosts, SettleError> {
         match (actual, &self.fields[..]) {
             (Actual::Cost(cost), _) if self.is_stated => {
-                Ok(self.with(|source| (*source == Source::Call).then_some(cost)))
+                Ok(self.with(|hit| (hit.from == CostFrom::Call).then_some(cost)))
             }
             (Actual::Cost(_), []) if self.is_limited => Err(SettleError::Unstated),
             (Actual::Cost(_), []) => Ok(self.with(|_| None)),
-            (Actual::Cost(cost), [field]) => Ok(self.with(|source| source.is_field(field).then_some(cost))),
+            (Actual::Cost(cost), [_]) => Ok(self.with(|hit| (hit.from == CostFrom::Field).then_some(cost))),
             (Actual::Cost(_), several) => Err(SettleError::Several { fields: names(several) }),
             (Actual::Fields(actual), there) => {
                 let is_known = |name: &str| there.iter().any(|field| **field == *name) || is_cost_field(name);
                 if let Some((field, _)) = actual.iter().find(|(name, _)| !is_known(name)) {
                     return Err(SettleError::NoSuchField { field: (*field).to_owned(), there: names(there) });
                 }
-                let cost = |source: &Source| actual.iter().find(|(name, _)| source.is_field(name));
-                Ok(self.with(|source| cost(source).map(|(_, cost)| *cost)))
+                let cost =
+                    |hit: &HitCost| actual.iter().find(|(name, _)| hit.field.as_deref() == Some(*name));
+                Ok(self.with(|hit| cost(hit).map(|(_, cost)| *cost)))
             }
         }
     }
 
     /// The cost of each hit: what was taken, where `actual` says nothing.
-    fn with(&self, actual: impl Fn(&Source) -> Option<u64>) -> HitCosts {
-        self.hits.iter().map(|(taken, source)| actual(source).unwrap_or(*taken)).collect()
-    }
-}
-
-impl Source {
-    fn is_field(&self, name: &str) -> bool {
-        matches!(self, Self::Field(field) if **field == *name)
+    fn with(&self, actual: impl Fn(&HitCost) -> Option<u64>) -> HitCosts {
+        self.hits.iter().map(|hit| actual(hit).unwrap_or(hit.taken)).collect()
     }
 }
 

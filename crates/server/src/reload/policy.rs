@@ -1,5 +1,6 @@
 //! The policy, as it is in its file.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use tollgate::store::Store;
@@ -53,8 +54,15 @@ impl<P: AsRef<Path>> From<P> for PolicyPath {
 pub fn read_policy(path: impl Into<PolicyPath>) -> Result<(Policy, Origin), Problems> {
     let path = path.into();
     let draft = path.draft()?;
-    let origin = Origin { name: path.path.display().to_string(), hash: hash(&draft.to_string()) };
+    let origin = Origin { name: path.path.display().to_string(), hash: hash(&contents(&draft)) };
     Ok((Policy::compile(draft)?, origin))
+}
+
+/// All that a draft says. As a file it only has what is said of all of its domains.
+fn contents(draft: &Draft) -> String {
+    let domains = draft.domains.iter().map(|said| format!("{} {}\n", said.name, said.unmatched));
+    let domains: BTreeSet<String> = domains.collect();
+    draft.to_string() + &String::from_iter(domains)
 }
 
 /// FNV-1a: the same in every process and version, so that servers can be compared. It keeps no secret.
@@ -146,5 +154,19 @@ mod tests {
         };
         assert_eq!(at(TWO), at("# so it is\n[limit]\nall.rate = \"2 per h\""));
         assert_ne!(at(TWO), at(NINE));
+    }
+
+    /// Answers, item 16: a policy in which only one of several domains denies unmatched calls is another policy.
+    #[test]
+    fn the_hash_has_what_is_said_of_each_domain() {
+        let folder = tempfile::tempdir().unwrap();
+        let hash = |first: &str| {
+            for (name, top) in [("mail", ""), ("web", first)] {
+                let text = format!("domain = \"{name}\"\n{top}{TWO}");
+                std::fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
+            }
+            read_policy(folder.path()).unwrap().1.hash
+        };
+        assert_ne!(hash(""), hash("unmatched = \"deny\"\n"));
     }
 }

@@ -96,6 +96,18 @@ async fn what_no_limit_applies_to_is_allowed_and_says_so() {
     assert!(ruling.is_allowed() && ruling.findings().is_empty() && ruling.decided_by().is_none());
 }
 
+/// Answers, items 13 and 16: a limit in shadow denies no call, also where it cannot use a value and no other limit applies.
+#[tokio::test]
+async fn a_bad_value_of_a_limit_in_shadow_denies_no_call() {
+    for choice in ["default", "deny"] {
+        let text = "[limit.watched]\nmode = \"shadow\"\nkey = \"ip\"\nrate = \"2/min\"\ncost = \"n\"\n";
+        let (_, engine) = engine(&format!("unmatched = \"deny\"\non_bad_value = \"{choice}\"\n{text}"));
+        let call = Descriptor::new().with("ip", "7").with("n", "x");
+        assert!(take(&mut engine.clerk(), &call).await, "{choice}");
+        assert!(engine.unmatched().iter().all(|(_, count)| *count == 0), "{choice}");
+    }
+}
+
 /// Answers, item 16: a call that no limit applies to is denied if its domain says so, whatever is asked, and is counted by domain.
 #[tokio::test]
 async fn unmatched_calls_are_denied_if_their_domain_says_so() {

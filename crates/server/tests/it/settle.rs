@@ -86,6 +86,9 @@ async fn settle_charges_only_the_limits_whose_cost_is_meant() {
         (Some(5), tokens, Actual::Cost(3), [3, 900, 0]),
         (Some(5), tokens, Actual::Fields(named), [5, 640, 0]),
         (Some(5), &[], Actual::Cost(2), [2, 2, 0]),
+        // A name settles the limit that reads this field, though the call did not have it.
+        (Some(5), &[], Actual::Fields(named), [5, 640, 0]),
+        (None, &[], Actual::Fields(named), [1, 640, 0]),
         // Several cost fields are named.
         (None, both, Actual::Fields(&[("bytes", 1_500), ("tokens", 640)]), [1, 640, 1_500]),
         (None, both, Actual::Fields(named), [1, 640, 2_000]),

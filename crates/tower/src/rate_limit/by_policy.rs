@@ -147,7 +147,9 @@ impl Book {
         for bad in matches.bad_values().filter(tollgate_policy::BadValue::denies) {
             each(Err((Reason::BadValue, Some(self.first + bad.limit().rates()[0].number()))));
         }
-        if matches.is_empty() && self.policy.unmatched(&self.domain) == Some(Unmatched::Deny) {
+        // A limit in shadow that cannot use a value applies all the same, or it would deny the request.
+        let applies = !matches.is_empty() || matches.bad_values().any(|bad| bad.is_shadow());
+        if !applies && self.policy.unmatched(&self.domain) == Some(Unmatched::Deny) {
             each(Err((Reason::Unmatched, None)));
         }
         SCRATCH.set(scratch);
