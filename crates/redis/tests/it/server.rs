@@ -43,6 +43,7 @@ fn long(count: u64) -> Quota {
     Quota::per(count, Duration::from_secs(100 * 365 * 86_400))
 }
 
+/// Answers, item 18: the key of a window outlives it by as much as a clock may be put back, so that it is found again then.
 #[tokio::test]
 async fn a_key_goes_when_its_state_is_as_good_as_new() {
     let redis = Redis::start();
@@ -54,7 +55,9 @@ async fn a_key_goes_when_its_state_is_as_good_as_new() {
         let [key] = &keys(&mut raw).await[..] else { panic!("{kind}: one key") };
         let lasts = u128::try_from(raw.pttl::<_, i64>(key).await.unwrap()).expect("it goes some day");
         // Redis counts milliseconds, and some have passed since.
-        assert!(lasts <= fresh + 1 && lasts + 5_000 > fresh, "{kind}: {lasts} ms, fresh in {fresh} ms");
+        let is_window = matches!(kind, Kind::FixedWindow | Kind::PacedWindow);
+        let end = fresh + if is_window { 60_000 } else { 0 };
+        assert!(lasts <= end + 1 && lasts + 5_000 > end, "{kind}: {lasts} ms, fresh in {fresh} ms");
         let _: () = raw.flushall().await.unwrap();
     }
 }

@@ -363,24 +363,6 @@ async fn refunds_leave_no_room_unused_in_a_log() {
     assert!(bytes < 40 + 16 * 40, "{bytes} bytes");
 }
 
-/// Answers, item 18: a window's key outlives it by as much as a clock may be put back.
-#[tokio::test]
-async fn the_key_of_a_window_outlives_it_by_the_leap() {
-    let redis = Redis::start();
-    let store = RedisStore::new(&redis.url()).expect("a good address");
-    for kind in [Kind::FixedWindow, Kind::PacedWindow] {
-        redis.ask(&["FLUSHALL"]);
-        let limit = store.open(&Rule::new("d", "window", Quota::per_second(5)).with_kind(kind));
-        let answer = store.decide(Mode::Take, &[Hit::new(&limit, b"k")]).await.expect("decided");
-        assert!(answer.decision().is_admitted(), "{kind}");
-        let lasts: u64 = redis.ask(&["PTTL", &redis.ask(&["--scan"])]).parse().expect("milliseconds");
-        assert!(
-            (LEAP_NS / 1_000_000 - 5_000..=LEAP_NS / 1_000_000 + 1_000).contains(&lasts),
-            "{kind}: {lasts} ms"
-        );
-    }
-}
-
 /// Answers, item 19: what is charged again and again does not make a log deeper than it may be.
 #[tokio::test]
 async fn charges_make_no_log_deeper_than_it_may_be() {
