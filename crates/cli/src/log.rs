@@ -1,6 +1,6 @@
 //! The log: lines on the standard error, for people or for programs.
 //!
-//! Decisions and audit entries are lines of JSON whatever the format of the log. Lines come from where requests are served, so a
+//! Decisions and audit entries are lines of JSON whatever the format of the log. They come from where requests are served, so a
 //! thread of their own writes them: a reader that is slow or gone delays no request.
 
 mod queue;
@@ -21,7 +21,7 @@ pub(crate) use queue::Written;
 const DECISIONS: &str = "tollgate::decision";
 const AUDIT: &str = "tollgate::audit";
 
-/// Writes what is logged from now on. What is returned, dropped, waits until the lines are written.
+/// Writes what is logged from now on. What is returned, dropped, waits until the lines of JSON are written.
 pub(crate) fn start(log: &Log) -> io::Result<Written> {
     let level = level(log.level.0);
     // What the libraries beneath have to say is rarely of interest.
@@ -32,9 +32,9 @@ pub(crate) fn start(log: &Log) -> io::Result<Written> {
         .with_target(DECISIONS, shown(log.decisions.0 != Decisions::Off))
         .with_target(AUDIT, shown(log.audit));
     let (queue, written) = LineQueue::start(io::stderr())?;
-    let json = fmt::layer().json().flatten_event(true).with_ansi(false).with_writer(queue.clone());
+    let json = fmt::layer().json().flatten_event(true).with_ansi(false).with_writer(queue);
     tracing_subscriber::registry()
-        .with(lines(log.format.0, queue).with_filter(targets))
+        .with(lines(log.format.0).with_filter(targets))
         .with(json.with_filter(records))
         .init();
     panic::set_hook(Box::new(tell_panic));
@@ -51,8 +51,8 @@ fn level(level: Level) -> LevelFilter {
     }
 }
 
-fn lines(format: Format, queue: LineQueue) -> Box<dyn Layer<Registry> + Send + Sync> {
-    let lines = fmt::layer().with_writer(queue);
+fn lines(format: Format) -> Box<dyn Layer<Registry> + Send + Sync> {
+    let lines = fmt::layer().with_writer(io::stderr);
     match format {
         Format::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
         Format::Text => {

@@ -52,7 +52,10 @@ fn write_all(lines: &Receiver<Message>, dropped: &AtomicU64, mut out: impl Write
         }
         if dropped.load(Ordering::Relaxed) > 0 && telling.check().is_admitted() {
             let lines = dropped.swap(0, Ordering::Relaxed);
-            tracing::warn!(lines, "lines of the log were dropped: its reader is too slow");
+            tracing::warn!(
+                lines,
+                "lines of the decision log or the audit log were dropped: their reader is too slow"
+            );
         }
     }
 }
