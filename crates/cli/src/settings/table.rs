@@ -184,7 +184,7 @@ fn service() -> Vec<Setting> {
         of(
             "drain_delay",
             "none",
-            "How long it goes on serving when it is told to stop, while /readyz answers 503, before its listeners close; none is not at all",
+            "How long requests are still served after a signal to stop, while /readyz answers 503; then the listeners close. none closes them at once",
             |to| &mut to.drain_delay,
         ),
         of(
