@@ -15,6 +15,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     package("python3-venv", "python3 -c 'import ensurepip, venv'")?;
     package("nodejs", "node --version")?;
     package("npm", "npm --version")?;
+    package("golang-go", "go version")?;
     package("postgresql", "command -v postgres || ls /usr/lib/postgresql/*/bin/postgres")?;
     envoy()?;
 

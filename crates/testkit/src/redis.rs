@@ -3,6 +3,7 @@
 mod cluster;
 mod sentinel;
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -43,6 +44,12 @@ impl Redis {
         Self { port, program, _directory: directory }
     }
 
+    /// Returns the path of `redis-server`, or of the program that `TOLLGATE_REDIS_SERVER` names, such as `valkey-server`.
+    pub fn program() -> PathBuf {
+        let name = std::env::var("TOLLGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        find(&name, &[], &name)
+    }
+
     /// Where it listens, as `redis://…`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
@@ -66,8 +73,7 @@ impl Redis {
 
 /// `redis-server`, or what `TOLLGATE_REDIS_SERVER` names instead, such as `valkey-server`.
 fn server() -> Command {
-    let name = std::env::var("TOLLGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-    Command::new(find(&name, &[], &name))
+    Command::new(Redis::program())
 }
 
 /// What a server answers to a command.

@@ -62,3 +62,7 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/redis.md")]
 struct SharedByMany;
+
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../../../docs/recipes.md")]
+struct Recipes;

@@ -1,6 +1,8 @@
 //! The integration tests: one program, so that the crate is linked once.
 
 mod command;
+#[cfg(unix)]
+mod docs;
 mod fleet;
 #[cfg(target_os = "linux")]
 mod hostile;

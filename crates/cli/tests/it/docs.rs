@@ -1,0 +1,104 @@
+//! Runs the documentation: every page is a session in an empty directory, from top to bottom.
+//!
+//! Files are written, commands are run, and their output is compared with the output on the page. CONTRIBUTING.md has the convention that pages keep to.
+//! `TOLLGATE_BLESS=1 cargo nextest run -p tollgate-cli -E 'test(/^docs::/)'` writes the actual output into the pages, except where a `…` already matches it.
+
+mod block;
+mod console;
+mod links;
+mod markdown;
+mod output;
+mod ports;
+mod session;
+mod shell;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use self::block::Kind;
+use self::markdown::Page;
+
+/// Declares a test for each page, and the list of them.
+macro_rules! pages {
+    ($($name:ident: $path:literal,)*) => {
+        /// The pages that are run.
+        const PAGES: &[&str] = &[$($path),*];
+
+        $(#[test]
+        fn $name() {
+            session::run($path);
+        })*
+    };
+}
+
+pages! {
+    http_api: "docs/http-api.md",
+    recipes: "docs/recipes.md",
+}
+
+/// Pages that do not keep to the convention yet. Take a page off this list when it does.
+const NOT_YET: &[&str] = &[
+    "CONTRIBUTING.md",
+    "README.md",
+    "docs/exposing.md",
+    "docs/from-envoyproxy-ratelimit.md",
+    "docs/from-limitador.md",
+    "docs/from-redis-cell.md",
+    "docs/from-throttlecrab.md",
+    "docs/leases.md",
+    "docs/measurements.md",
+    "docs/operating.md",
+    "docs/redis-failures.md",
+    "docs/redis-protocol.md",
+    "docs/redis.md",
+    "docs/settings.md",
+];
+
+/// The file that runs the Rust blocks of pages, as doc tests.
+const DOC_TESTS: &str = "crates/tower/src/lib.rs";
+
+#[test]
+fn every_page_with_runnable_blocks_is_run() {
+    let doc_tests = read(DOC_TESTS);
+    let mut problems = Vec::new();
+    for path in all_pages().iter().filter(|path| !NOT_YET.contains(&path.as_str())) {
+        let page = Page::read(path);
+        let kinds: Vec<_> = page.blocks.iter().map(|block| Kind::of(&block.info)).collect();
+        if kinds.iter().flatten().any(Kind::is_run) && !PAGES.contains(&path.as_str()) {
+            problems.push(format!("{path} is not in the list of pages in crates/cli/tests/it/docs.rs"));
+        }
+        if kinds.contains(&Ok(Kind::Rust)) && !doc_tests.contains(&format!("../../../{path}")) {
+            problems.push(format!("{path} has Rust blocks, and no doc test in {DOC_TESTS}"));
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading() {
+    let problems: Vec<String> = all_pages().iter().flat_map(|path| links::problems(path)).collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// The pages of the repository's root and of `docs/`.
+fn all_pages() -> Vec<String> {
+    let mut paths: Vec<String> = ["", "docs/"].into_iter().flat_map(pages_in).collect();
+    paths.sort_unstable();
+    paths
+}
+
+fn pages_in(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(root().join(folder)).expect("a folder of pages");
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().expect("UTF-8"));
+    names.filter(|name| name.ends_with(".md")).map(|name| format!("{folder}{name}")).collect()
+}
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A file of the repository.
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
