@@ -63,7 +63,7 @@ fn every_page_with_runnable_blocks_is_run() {
     let mut problems = Vec::new();
     for path in all_pages().iter().filter(|path| !NOT_YET.contains(&path.as_str())) {
         let page = Page::read(path);
-        let kinds: Vec<_> = page.blocks.iter().map(|block| Kind::of(&block.info)).collect();
+        let kinds: Vec<_> = page.blocks.iter().map(|block| Kind::of(block.info.as_deref())).collect();
         if kinds.iter().flatten().any(Kind::is_run) && !PAGES.contains(&path.as_str()) {
             problems.push(format!("{path} is not in the list of pages in crates/cli/tests/it/docs.rs"));
         }

@@ -39,7 +39,7 @@ const POLICIES: &[&str] = &["toml", "json", "yaml"];
 
 impl Kind {
     /// Reads the info string of a block.
-    pub(crate) fn of(info: &Option<String>) -> Result<Self, String> {
+    pub(crate) fn of(info: Option<&str>) -> Result<Self, String> {
         let Some(info) = info else { return Err("an indented code block: fence it".to_owned()) };
         let words: Vec<&str> =
             info.split([' ', ',']).map(str::trim).filter(|word| !word.is_empty()).collect();
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn kind(info: &str) -> Result<Kind, String> {
-        Kind::of(&Some(info.to_owned()))
+        Kind::of(Some(info))
     }
 
     #[test]
@@ -105,6 +105,6 @@ mod tests {
         {
             assert!(kind(info).is_err(), "{info:?}");
         }
-        assert!(Kind::of(&None).is_err(), "an indented block");
+        assert!(Kind::of(None).is_err(), "an indented block");
     }
 }

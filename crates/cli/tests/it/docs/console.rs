@@ -80,6 +80,13 @@ impl Background {
             .then(|| Self { command: ampersand.unwrap_or(trimmed).to_owned(), identity })
     }
 
+    /// The command for a shell of its own, which is replaced by the program: signals then go to the program alone.
+    pub(crate) fn script(&self) -> String {
+        let is_simple = !self.command.contains(['|', ';', '&', '\n', '{']);
+        let is_server = self.identity.is_some();
+        if is_simple || is_server { format!("exec env {}", self.command) } else { self.command.clone() }
+    }
+
     /// Whether this is a server of ours.
     pub(crate) fn is_tollgate(&self) -> bool {
         self.identity.as_deref().is_some_and(|identity| identity.starts_with("tollgate "))
@@ -135,6 +142,14 @@ mod tests {
         {
             assert_eq!(identity(foreground), None, "{foreground}");
         }
+    }
+
+    #[test]
+    fn a_program_takes_the_place_of_its_shell() {
+        let script = |command: &str| Background::of(command).unwrap().script();
+        assert_eq!(script("A=1 tollgate serve > log 2>&1"), "exec env A=1 tollgate serve > log 2>&1");
+        assert_eq!(script("sleep 9 &"), "exec env sleep 9 ");
+        assert_eq!(script("{ a; b; } &"), "{ a; b; } ");
     }
 
     #[test]

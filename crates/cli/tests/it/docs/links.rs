@@ -25,9 +25,7 @@ fn is_external(target: &str) -> bool {
 fn problem(page: &Page, target: &str) -> Option<String> {
     let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
     if file.is_empty() {
-        return anchor
-            .filter(|anchor| !anchors(page).iter().any(|it| it == anchor))
-            .map(|_| no_heading(page));
+        return anchor.filter(|anchor| !has(page, anchor)).map(|_| no_heading(page));
     }
     let Some(path) = resolve(&page.path, file) else { return Some("leads out of the repository".to_owned()) };
     if !root().join(&path).exists() {
@@ -38,7 +36,11 @@ fn problem(page: &Page, target: &str) -> Option<String> {
         return (!anchor.starts_with('L')).then(|| "only Markdown has headings".to_owned());
     }
     let other = Page::read(path.to_str().expect("UTF-8"));
-    (!anchors(&other).iter().any(|it| it == anchor)).then(|| no_heading(&other))
+    (!has(&other, anchor)).then(|| no_heading(&other))
+}
+
+fn has(page: &Page, anchor: &str) -> bool {
+    anchors(page).iter().any(|known| known == anchor)
 }
 
 fn no_heading(page: &Page) -> String {

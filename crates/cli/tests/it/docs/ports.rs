@@ -102,10 +102,14 @@ fn numbers(text: &str) -> impl Iterator<Item = Number<'_>> {
 fn is_port(before: &str, after: &str) -> bool {
     if let Some(host) = before.strip_suffix(':') {
         let is_quoted = host.ends_with('"') && after.starts_with('"');
-        return is_quoted || host.ends_with(|letter: char| letter.is_ascii_alphanumeric() || letter == ']');
+        if is_quoted || host.ends_with(|letter: char| letter.is_ascii_alphanumeric() || letter == ']') {
+            return true;
+        }
     }
     let words = before.trim_end_matches([' ', '=', ':', '"', '\'', '(', ',']).to_ascii_lowercase();
-    ["port", "port_value", "listen", "-p", "127.0.0.1", "localhost"].iter().any(|word| words.ends_with(word))
+    ["port", "port_value", "listen", "server", "-p", "127.0.0.1", "localhost"]
+        .iter()
+        .any(|word| words.ends_with(word))
 }
 
 fn replace(text: &str, port: impl Fn(&Number<'_>) -> Option<u16>) -> String {
@@ -164,6 +168,7 @@ mod tests {
             "\":9000\"",
             "web:9000",
             "PORT=9000",
+            "http.server 9000",
             "\"port\":9000",
         ];
         for text in texts {

@@ -65,26 +65,32 @@ impl Display for Failure {
     }
 }
 
+/// The actual output of a command, for the page.
+#[derive(Debug)]
+struct Change {
+    /// The line of the command, counted from 0.
+    command: usize,
+    /// The lines of its output on the page.
+    shown: Range<usize>,
+    actual: Vec<String>,
+}
+
 /// What came of a page.
 #[derive(Debug, Default)]
 struct Report {
     failures: Vec<Failure>,
-    /// New lines, in place of those of the page, counted from 0.
-    changes: Vec<(Range<usize>, Vec<String>)>,
+    changes: Vec<Change>,
 }
 
 impl Report {
     /// The page with the actual output.
     fn bless(&self, page: &str) -> String {
         let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
-        for (range, new) in self.changes.iter().rev() {
-            let first = range.start.checked_sub(1).and_then(|before| lines.get(before));
-            let indent: String =
-                first.map_or("", |line| &line[..line.len() - line.trim_start().len()]).into();
-            lines.splice(
-                range.clone(),
-                new.iter().map(|line| format!("{indent}{line}").trim_end().to_owned()),
-            );
+        for Change { command, shown, actual } in self.changes.iter().rev() {
+            let command = &lines[*command];
+            let indent = command[..command.len() - command.trim_start().len()].to_owned();
+            let actual = actual.iter().map(|line| format!("{indent}{line}").trim_end().to_owned());
+            lines.splice(shown.clone(), actual);
         }
         lines.join("\n") + "\n"
     }
@@ -109,7 +115,7 @@ impl<'a> Session<'a> {
     }
 
     fn block(&mut self, block: &Block) -> Result<(), String> {
-        match Kind::of(&block.info)? {
+        match Kind::of(block.info.as_deref())? {
             Kind::File(name) => self.shell.write(&name, &block.text),
             Kind::Policy(extension) => check_policy(&extension, &block.text)?,
             Kind::Console => {
@@ -133,8 +139,11 @@ impl<'a> Session<'a> {
             Ok(actual) if matches(&step.shown, &actual) => {}
             Ok(actual) => {
                 let start = fence + step.shown_at;
-                let change = (start..start + step.shown.len(), blessed(&step.shown, &actual));
-                self.report.changes.push(change);
+                self.report.changes.push(Change {
+                    command: fence + step.line,
+                    shown: start..start + step.shown.len(),
+                    actual: blessed(&step.shown, &actual),
+                });
                 self.fail(
                     fence + step.line + 1,
                     subject,

@@ -65,7 +65,8 @@ impl Shell {
         let mut command = Command::new("bash");
         command.args(["--noprofile", "--norc"]).current_dir(directory.path()).process_group(0);
         command.env_clear().envs(environment(state.path()));
-        let mut bash = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bash starts");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut bash = command.spawn().expect("bash starts");
         let (input, lines) =
             (bash.stdin.take().unwrap(), BufReader::new(bash.stdout.take().unwrap()).lines());
         let (sender, done) = mpsc::channel();
@@ -76,13 +77,13 @@ impl Shell {
     /// Writes a file of the page. Servers that use it have loaded it when this returns.
     pub(crate) fn write(&mut self, name: &str, text: &str) {
         let path = self.directory.path().join(name);
-        let is_replaced = path.exists();
+        let text = self.ports.to_session(text);
+        let is_changed = path.exists() && read(&path) != text;
+        let is_in_folder = name.contains('/'); // of policies, perhaps
         let lengths: Vec<usize> = self.servers().map(|server| server.output().len()).collect();
         fs::create_dir_all(path.parent().expect("a file is in a directory")).unwrap();
-        fs::write(path, self.ports.to_session(text)).unwrap();
-        let folder = name.split_once('/').map_or(name, |(folder, _)| folder);
-        let is_used = is_replaced || folder != name;
-        if is_used && !lengths.is_empty() && !is_script(name) {
+        fs::write(path, text).unwrap();
+        if (is_changed || is_in_folder) && !lengths.is_empty() && !is_script(name) {
             // A server that does not use the file logs nothing; then this takes its whole time.
             wait(RELOAD, || {
                 self.servers().zip(&lengths).any(|(server, length)| server.output().len() > *length)
@@ -115,7 +116,7 @@ impl Shell {
         is_shown: impl Fn(&[String]) -> bool,
     ) -> Result<Vec<String>, String> {
         self.stop_same(&background);
-        let command = self.ports.to_session(&background.command);
+        let command = self.ports.to_session(&background.script());
         let closed: Vec<u16> = self.listens_on(&command).into_iter().filter(|port| !is_open(*port)).collect();
         let (script, output) = self.next(&command);
         let line =
@@ -281,7 +282,7 @@ fn write_programs(folder: &Path, ports: &Ports, page: &str) {
         write_program(folder, "redis-server", &format!("{bind}\n{run}"));
     }
     let port = format!("case \" $*\" in *' -p '*|*' -u '*) ;; *) set -- -p {redis} \"$@\";; esac");
-    write_program(folder, "redis-cli", &format!("{port}\nPATH=${{PATH#*:}} exec redis-cli \"$@\""));
+    write_program(folder, "redis-cli", &format!("{port}\nPATH=${{PATH#*:}}; exec redis-cli \"$@\""));
     if page.contains("$ envoy") {
         // Several of them run at the same time.
         let run = format!(
@@ -346,7 +347,7 @@ mod tests {
     fn programs_run_until_they_are_interrupted() {
         let mut shell = shell();
         let script = "trap 'echo bye; exit' INT; echo ready; while :; do sleep 0.1; done";
-        let background = Background { command: script.to_owned(), identity: None };
+        let background = Background::of(&format!("{{ {script}; }} &")).expect("it ends with &");
         let output = shell.spawn(background, |lines| lines.contains(&"ready".to_owned())).unwrap();
         assert_eq!(output, ["ready"]);
         assert_eq!(shell.interrupt().unwrap(), ["bye"]);
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_program_that_ends_is_not_waited_for() {
-        let background = Background { command: "echo wrong".to_owned(), identity: None };
+        let background = Background::of("echo wrong &").expect("it ends with &");
         assert_eq!(shell().spawn(background, |_| false).unwrap(), ["wrong"]);
     }
 
