@@ -1,7 +1,19 @@
 //! Runs the documentation: every page is a session in an empty directory, from top to bottom.
 //!
-//! Files are written, commands are run, and their output is compared with the output on the page. CONTRIBUTING.md has the convention that pages keep to.
-//! `TOLLGATE_BLESS=1 cargo nextest run -p tollgate-cli -E 'test(/^docs::/)'` writes the actual output into the pages, except where a `…` already matches it.
+//! The info string of a code block says what happens to it:
+//! - `toml limits.toml`: written to that file. A later block with the same name replaces it, and a running server loads it again.
+//! - `toml policy`: checked as a policy of its own.
+//! - `console`: commands after `$ `, which `bash` runs, and their exact output. A line `…` stands for any number of lines, and `…` in a line for
+//!   any text. A line that begins with `# ` is a comment. `tollgate serve`, `redis-server`, `envoy` and commands that end with `&` run in the
+//!   background until `^C`, or until the page ends; the lines after them are the first that they print.
+//! - `sh`: commands without output, which must succeed. `sh no_run`, and `no_run` after any other language: only shown, as is `text`.
+//! - `rust`: a doc test; `crates/tower/src/lib.rs` includes the page.
+//!
+//! Pages name the default ports: 8080 to 8099 and 6380 to 6390 for servers of ours, 6379 for Redis, 10000 for Envoy, 9000 to 9009 for other services.
+//! The session has free ports in their place, so that pages run at the same time.
+//!
+//! `TOLLGATE_BLESS=1 cargo nextest run -p tollgate-cli --all-features -E 'test(/^docs::/)'` writes the actual output into the pages, except where a `…`
+//! already matches it.
 
 mod block;
 mod console;
