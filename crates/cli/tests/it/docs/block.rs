@@ -20,15 +20,16 @@ pub(crate) enum Kind {
 /// Languages of files.
 const LANGUAGES: &[&str] = &[
     "conf",
+    "dockerfile",
     "go",
     "html",
+    "ini",
     "javascript",
-    "js",
     "json",
     "lua",
     "proto",
-    "py",
     "python",
+    "sh",
     "sql",
     "toml",
     "yaml",
@@ -47,13 +48,13 @@ impl Kind {
             return Err("a code block without a language: use ```text for what is not run".to_owned());
         };
         match (*language, rest) {
-            ("text", []) | ("sh", ["no_run"]) => Ok(Self::Shown),
+            ("text" | "promql", []) | ("sh", ["no_run"]) => Ok(Self::Shown),
             ("console", []) => Ok(Self::Console),
             ("sh", []) => Ok(Self::Shell),
             ("rust", attributes) if attributes.iter().all(|it| is_rust_attribute(it)) => Ok(Self::Rust),
             (language, ["no_run"]) if LANGUAGES.contains(&language) => Ok(Self::Shown),
             (language, ["policy"]) if POLICIES.contains(&language) => Ok(Self::Policy(language.to_owned())),
-            (language, [name]) if is_file(name) && (LANGUAGES.contains(&language) || language == "sh") => {
+            (language, [name]) if is_file(name) && LANGUAGES.contains(&language) => {
                 Ok(Self::File((*name).to_owned()))
             }
             _ => {
@@ -74,7 +75,8 @@ fn is_rust_attribute(word: &str) -> bool {
 
 /// Whether this is the path of a file within the session's directory.
 fn is_file(name: &str) -> bool {
-    name.contains('.') && !name.starts_with('/') && !name.split('/').any(|part| part == "..")
+    let has_extension = name.contains('.') || name.starts_with(|letter: char| letter.is_uppercase()); // Dockerfile
+    has_extension && !name.starts_with('/') && !name.split('/').any(|part| part == "..")
 }
 
 #[cfg(test)]
@@ -89,6 +91,7 @@ mod tests {
     fn each_info_string_asks_for_something() {
         assert_eq!(kind("toml conf/limits.toml"), Ok(Kind::File("conf/limits.toml".to_owned())));
         assert_eq!(kind("python client.py"), Ok(Kind::File("client.py".to_owned())));
+        assert_eq!(kind("dockerfile Containerfile"), Ok(Kind::File("Containerfile".to_owned())));
         assert_eq!(kind("toml policy"), Ok(Kind::Policy("toml".to_owned())));
         assert_eq!(kind("console"), Ok(Kind::Console));
         assert_eq!(kind("sh"), Ok(Kind::Shell));
