@@ -7,15 +7,18 @@ const ANY: &str = "…";
 /// Whether the lines on the page match the actual ones.
 pub(crate) fn matches(shown: &[String], actual: &[String]) -> bool {
     let (shown, actual) = (without_end(shown), without_end(actual));
+    // Blank lines between the output and a comment need not be output.
+    let tail = shown.len() - shown.iter().rev().take_while(|line| is_comment(line)).count();
     // `can[i]`: the lines of the page so far match the first `i` actual lines.
     let mut can = vec![false; actual.len() + 1];
     can[0] = true;
-    for line in shown {
+    for (at, line) in shown.iter().enumerate() {
+        let is_optional = is_comment(line) && (at >= tail || !line.trim().is_empty());
         let mut next = vec![false; can.len()];
         for i in 0..can.len() {
             next[i] = match line.trim() {
                 ANY => can[i] || (i > 0 && next[i - 1]),
-                line if line.starts_with("# ") && can[i] => true,
+                _ if is_optional && can[i] => true,
                 _ => i > 0 && can[i - 1] && line_matches(line, &actual[i - 1]),
             };
         }
@@ -54,6 +57,11 @@ fn line_matches(shown: &str, actual: &str) -> bool {
     left.ends_with(end)
 }
 
+/// Whether a line may stand there for the reader only: a comment, or a blank line.
+pub(crate) fn is_comment(line: &str) -> bool {
+    line.trim().is_empty() || line.trim_start().starts_with("# ")
+}
+
 /// Lines without the blank ones at their end.
 fn without_end(lines: &[String]) -> &[String] {
     let blank = lines.iter().rev().take_while(|line| line.trim().is_empty()).count();
@@ -62,8 +70,7 @@ fn without_end(lines: &[String]) -> &[String] {
 
 /// Splits off the comments and blank lines that lead to the next command.
 fn split_tail<'a>(shown: &'a [String], actual: &[String]) -> (&'a [String], &'a [String]) {
-    let is_tail =
-        |line: &&String| line.trim().is_empty() || (line.starts_with("# ") && !actual.contains(line));
+    let is_tail = |line: &&String| is_comment(line) && (line.trim().is_empty() || !actual.contains(line));
     let tail = shown.iter().rev().take_while(is_tail).count();
     shown.split_at(shown.len() - tail)
 }
@@ -151,6 +158,8 @@ mod tests {
         assert!(is_match("# what follows\na", "a"));
         assert!(is_match("# HELP x\na", "# HELP x\na"));
         assert!(!is_match("a", "# HELP x\na"));
+        assert!(is_match("a\n\n# what follows\n\n# and more", "a"));
+        assert!(!is_match("a\n\nb", "a\nb"), "a blank line within the output counts");
     }
 
     #[test]

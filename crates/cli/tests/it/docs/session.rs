@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::block::Kind;
 use super::console::{self, Action, Background, Step};
 use super::markdown::{Block, Page};
-use super::output::{blessed, matches};
+use super::output::{blessed, is_comment, matches};
 use super::root;
 use super::shell::Shell;
 use crate::support;
@@ -167,7 +167,7 @@ impl<'a> Session<'a> {
     fn interrupt(&mut self, shown: &[String]) -> Result<Vec<String>, String> {
         let actual = self.shell.interrupt()?;
         // A page that shows nothing leaves its last words out.
-        let is_left_out = shown.iter().all(|line| line.trim().is_empty() || line.starts_with("# "));
+        let is_left_out = shown.iter().all(|line| is_comment(line));
         Ok(if is_left_out { shown.to_vec() } else { actual })
     }
 
@@ -195,8 +195,7 @@ impl<'a> Session<'a> {
 
 /// The first lines of what a program prints; more may follow.
 fn with_more(shown: &[String]) -> Vec<String> {
-    let blank = |line: &&String| line.trim().is_empty() || line.starts_with("# ");
-    let end = shown.len() - shown.iter().rev().take_while(blank).count();
+    let end = shown.len() - shown.iter().rev().take_while(|line| is_comment(line)).count();
     shown[..end].iter().cloned().chain(["…".to_owned()]).collect()
 }
 
