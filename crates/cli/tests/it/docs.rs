@@ -102,7 +102,10 @@ fn all_pages() -> Vec<String> {
 fn pages_in(folder: &str) -> Vec<String> {
     let entries = fs::read_dir(root().join(folder)).expect("a folder of pages");
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().expect("UTF-8"));
-    names.filter(|name| name.ends_with(".md")).map(|name| format!("{folder}{name}")).collect()
+    names
+        .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "md"))
+        .map(|name| format!("{folder}{name}"))
+        .collect()
 }
 
 /// The root of the repository.

@@ -30,7 +30,7 @@ impl Ports {
     /// Finds a free port for each port that a page names, and for those of the servers.
     pub(crate) fn of(page: &str) -> Self {
         let always = LISTENERS.iter().map(|(_, port)| *port).chain([REDIS]);
-        let named = numbers(page).filter(|found| is_documented(found.number)).map(|found| found.number);
+        let named = numbers(page).filter(|found| is_documented(found.value)).map(|found| found.value);
         let mut used = BTreeMap::new();
         for port in always.chain(named) {
             used.entry(port).or_insert_with(free_port);
@@ -46,22 +46,20 @@ impl Ports {
     /// Text of the page with the ports in use.
     pub(crate) fn to_session(&self, text: &str) -> String {
         replace(text, |found| {
-            let is_port = !AMBIGUOUS.contains(&found.number) || is_port(found.before, found.after);
-            if is_port { self.used.get(&found.number).copied() } else { None }
+            let is_port = !AMBIGUOUS.contains(&found.value) || is_port(found.before, found.after);
+            if is_port { self.used.get(&found.value).copied() } else { None }
         })
     }
 
     /// Output of the session with the ports of the page.
     pub(crate) fn to_page(&self, text: &str) -> String {
-        replace(text, |found| {
-            self.used.iter().find(|(_, used)| **used == found.number).map(|(port, _)| *port)
-        })
+        replace(text, |found| self.used.iter().find(|(_, used)| **used == found.value).map(|(port, _)| *port))
     }
 
     /// The ports in use that a text of the session names.
     pub(crate) fn named_in(&self, text: &str) -> Vec<u16> {
         numbers(text)
-            .map(|found| found.number)
+            .map(|found| found.value)
             .filter(|number| self.used.values().any(|used| used == number))
             .collect()
     }
@@ -71,7 +69,7 @@ impl Ports {
 struct Number<'a> {
     start: usize,
     end: usize,
-    number: u16,
+    value: u16,
     before: &'a str,
     after: &'a str,
 }
@@ -93,8 +91,8 @@ fn numbers(text: &str) -> impl Iterator<Item = Number<'_>> {
             Some(letter) => !is_word(letter),
             None => true,
         };
-        let number = text[start..start + length].parse().ok().filter(|_| is_alone)?;
-        Some(Number { start, end: start + length, number, before, after })
+        let value = text[start..start + length].parse().ok().filter(|_| is_alone)?;
+        Some(Number { start, end: start + length, value, before, after })
     })
 }
 
