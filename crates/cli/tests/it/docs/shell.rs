@@ -27,10 +27,14 @@ const START: Duration = Duration::from_secs(60);
 /// How long a server may take to load a file again.
 const RELOAD: Duration = Duration::from_secs(3);
 
+/// What the shell does at its end, also if the test is killed: it ends its programs, and waits for them.
+const FAREWELL: &str = r#"trap 'for job in $(jobs -p); do kill -KILL -- "-$job"; done; wait' EXIT"#;
+
 /// Runs commands in an empty directory.
 pub(crate) struct Shell {
     bash: Child,
-    input: ChildStdin,
+    /// Taken at the end.
+    input: Option<ChildStdin>,
     done: Receiver<String>,
     /// Where commands run.
     directory: TempDir,
@@ -67,11 +71,12 @@ impl Shell {
         command.env_clear().envs(environment(state.path()));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut bash = command.spawn().expect("bash starts");
-        let (input, lines) =
+        let (mut input, lines) =
             (bash.stdin.take().unwrap(), BufReader::new(bash.stdout.take().unwrap()).lines());
+        writeln!(input, "{FAREWELL}").expect("bash listens");
         let (sender, done) = mpsc::channel();
         thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { bash, input, done, directory, state, ports, programs: Vec::new(), outputs: 0 }
+        Self { bash, input: Some(input), done, directory, state, ports, programs: Vec::new(), outputs: 0 }
     }
 
     /// Writes a file of the page. Servers that use it have loaded it when this returns.
@@ -179,7 +184,8 @@ impl Shell {
     /// Has the shell run a line that prints a line.
     fn ask(&mut self, line: &str) -> Result<String, String> {
         let ended = |_| "the shell has ended".to_owned();
-        writeln!(self.input, "{line}").map_err(|error| format!("the shell has ended: {error}"))?;
+        let input = self.input.as_mut().expect("it is taken at the end only");
+        writeln!(input, "{line}").map_err(|error| format!("the shell has ended: {error}"))?;
         match self.done.recv_timeout(PATIENCE) {
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 self.kill();
@@ -201,9 +207,9 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        for program in &self.programs {
-            let _ = kill_process_group(program.group, Signal::KILL);
-        }
+        self.input = None;
+        // The channel closes when the shell has ended.
+        while self.done.recv_timeout(START).is_ok() {}
         self.kill();
     }
 }
