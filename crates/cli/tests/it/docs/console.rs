@@ -87,6 +87,11 @@ impl Background {
         if is_simple || is_server { format!("exec env {}", self.command) } else { self.command.clone() }
     }
 
+    /// Whether its greeting can be seen: it is a server of ours, and does not write into a file.
+    pub(crate) fn says_that_it_serves(&self) -> bool {
+        self.is_tollgate() && !self.command.contains(" >")
+    }
+
     /// Whether this is a server of ours.
     pub(crate) fn is_tollgate(&self) -> bool {
         self.identity.as_deref().is_some_and(|identity| identity.starts_with("tollgate "))

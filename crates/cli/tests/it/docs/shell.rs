@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// How long a program may take to start, and to stop.
 const START: Duration = Duration::from_secs(60);
 
+/// How long a program that serves may take to print what the page shows.
+const OUTPUT: Duration = Duration::from_secs(5);
+
 /// How long a server may take to load a file again.
 const RELOAD: Duration = Duration::from_secs(3);
 
@@ -128,16 +131,17 @@ impl Shell {
             format!("set -m; . {} </dev/null >{} 2>&1 & set +m; echo $!", script.display(), output.display());
         let group = self.ask(&line)?.parse().ok().and_then(Pid::from_raw).expect("the id of a process");
         let mut program = Program { background, group, output, seen: 0 };
-        let is_up = || {
-            let text = program.output();
-            let is_serving = if program.background.is_tollgate() {
-                text.contains(" policy check") // the last line of the greeting
+        let is_open = || closed.iter().any(|port| is_open(*port));
+        let is_serving = || {
+            if program.background.says_that_it_serves() {
+                program.is_greeting()
             } else {
-                closed.is_empty() || closed.iter().any(|port| is_open(*port))
-            };
-            !program.is_running() || (is_serving && is_shown(&self.shown(&text)))
+                closed.is_empty() || is_open()
+            }
         };
-        let _ = wait(START, is_up); // what is missing after that is shown as a difference
+        // What is missing after that is shown as a difference.
+        wait(START, || !program.is_running() || is_serving());
+        wait(OUTPUT, || !program.is_running() || is_shown(&self.shown(&program.output())));
         let text = program.output();
         program.seen = text.len();
         self.programs.push(program);
@@ -159,6 +163,9 @@ impl Shell {
         ports.extend(self.ports.named_in(command));
         if command.contains("redis-server") {
             ports.push(self.ports.in_use(REDIS));
+        }
+        if command.contains("tollgate serve") {
+            ports.extend(LISTENERS.iter().map(|(_, port)| self.ports.in_use(*port)));
         }
         ports
     }
@@ -217,6 +224,11 @@ impl Drop for Shell {
 impl Program {
     fn output(&self) -> String {
         read(&self.output)
+    }
+
+    /// Whether a server of ours has printed the last line of its greeting.
+    fn is_greeting(&self) -> bool {
+        self.output().contains(" policy check")
     }
 
     fn is_running(&self) -> bool {
