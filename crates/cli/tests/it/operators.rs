@@ -254,7 +254,7 @@ fn metrics_count_calls_and_tell_of_the_process() {
         count(&service, &format!("tollgate_calls_total{{protocol=\"{protocol}\",outcome=\"{outcome}\"}}"))
     };
     assert_eq!((calls("http", "allowed"), calls("http", "denied")), (2, 1));
-    assert_eq!((calls("resp", "allowed"), calls("resp", "denied"), calls("rls", "allowed")), (1, 0, 0));
+    assert_eq!((calls("resp", "allowed"), calls("resp", "denied"), calls("grpc", "allowed")), (1, 0, 0));
     let text = service.get("/metrics");
     let version = env!("CARGO_PKG_VERSION");
     assert!(text.contains(&format!("tollgate_build_info{{version=\"{version}\",")), "{text}");
