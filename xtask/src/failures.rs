@@ -1,4 +1,4 @@
-//! `cargo xtask failures`: breaks Redis in every way the tests know, and writes down what callers saw.
+//! `cargo xtask failures`: runs the tests that break Redis, and writes `docs/redis-failures.md` from their results.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,16 +15,16 @@ const HEAD: &str = include_str!("failures.md");
 pub(crate) fn run() -> Result<(), Failure> {
     package("redis-server", "redis-server --version")?;
     let rows = target().join("tmp/redis-failures");
-    // What an earlier run left says nothing about this one.
+    // Remove the rows of an earlier run.
     let _ = fs::remove_dir_all(&rows);
     run::run(&mut command(
         "cargo test -p tollgate-redis --test it failures:: -- --test-threads 1 --skip the_page",
     ))?;
     let written = page(&rows).and_then(|page| fs::write(root().join(PAGE), page));
-    written.map_err(|error| Failure::Step(format!("{PAGE} could not be written: {error}")))
+    written.map_err(|error| Failure::Step(format!("cannot write {PAGE}: {error}")))
 }
 
-/// The page, from a row for each fault.
+/// Returns the page: the introduction, and one row for each fault.
 fn page(rows: &Path) -> io::Result<String> {
     let mut files = fs::read_dir(rows)?.map(|file| Ok(file?.path())).collect::<io::Result<Vec<_>>>()?;
     files.sort();
@@ -32,19 +32,18 @@ fn page(rows: &Path) -> io::Result<String> {
     for file in files {
         page += &fs::read_to_string(file)?;
     }
-    let (date, server) = (said("date", "-u +%F"), said("redis-server", "--version"));
-    let version =
-        server.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or("of an unknown version");
+    let (date, server) = (output_of("date", "-u +%F"), output_of("redis-server", "--version"));
+    let version = server.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or("(unknown version)");
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let _ = writeln!(
         page,
-        "\nMeasured on {date} with redis-server {version} on {cores} cores, which the callers share with it."
+        "\nMeasured on {date} with redis-server {version}. Redis and its clients shared {cores} CPU cores."
     );
     Ok(page)
 }
 
-/// What a program says.
-fn said(program: &str, arguments: &str) -> String {
+/// Returns the output of a program.
+fn output_of(program: &str, arguments: &str) -> String {
     let output = Command::new(program).args(arguments.split(' ')).output();
     output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -30,12 +30,17 @@ impl<'c, 'd> Worlds<'c, 'd> {
 
     /// What the limit counts by, if all its conditions hold.
     pub(crate) fn compute(&self, limit: &DraftLimit) -> Outcome<Vec<String>> {
+        // A condition that does not hold wins over one that fails, in whatever order they are written.
+        let mut failed = None;
         for condition in &limit.when {
             match self.of(limit).holds(condition, limit) {
                 Outcome::Is(true) => {}
                 Outcome::Is(false) | Outcome::Missing => return Outcome::Missing,
-                Outcome::Failed(why) => return Outcome::Failed(why),
+                Outcome::Failed(why) => failed = failed.or(Some(why)),
             }
+        }
+        if let Some(why) = failed {
+            return Outcome::Failed(why);
         }
         let mut values = Vec::new();
         for expression in limit.key_expressions() {

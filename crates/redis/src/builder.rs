@@ -53,7 +53,8 @@ impl RedisStoreBuilder {
     }
 
     /// Writes callers' keys of up to 64 bytes into Redis as they are, for people who look into it. Without this every key is
-    /// hashed, so that neither Redis nor its backups hold addresses, names or tokens. Stores share limits only if both do the same.
+    /// hashed. The hash has no salt, so somebody who reads Redis can still find keys with few possible values, such as IPv4 addresses, by trying
+    /// all of them. Stores share limits only if both do the same.
     pub fn clear_keys(self) -> Self {
         Self { has_clear_keys: true, ..self }
     }

@@ -8,6 +8,7 @@ mod case;
 mod clerk;
 mod decision_log;
 mod fallback;
+mod health;
 mod loaded;
 mod notes;
 mod options;
@@ -39,6 +40,7 @@ pub use loaded::{Loaded, Opened, Told};
 pub use options::EngineOptions;
 pub use permits::{PermitId, PermitIdError};
 pub use reset::Reset;
+pub(crate) use ruling::is_counted;
 pub use ruling::{Basis, Finding, Ruling};
 pub use settle::{Actual, SettleError};
 pub use status::{LoadProblem, Origin, PolicyStatus};
@@ -46,6 +48,7 @@ pub use tally::{CallCounts, CallOutcome, Outcome, Tallied, Tally};
 
 use crate::metrics::Durations;
 use fallback::Fallback;
+use health::StoreHealth;
 use permits::Permits;
 use unmatched::Unmatched;
 
@@ -87,6 +90,7 @@ struct Shared<S: Store> {
     time: Time,
     /// How long the store takes to decide, where its answer must be waited for.
     latency: Durations,
+    health: StoreHealth,
     resets: AtomicU64,
     decision_log: DecisionLog,
 }
@@ -119,6 +123,7 @@ impl<S: Store> Engine<S> {
             time,
             store,
             latency: Durations::default(),
+            health: StoreHealth::default(),
             resets: AtomicU64::new(0),
             decision_log,
         };
@@ -221,6 +226,11 @@ impl<S: Store> Engine<S> {
 
     pub(crate) fn decision_log(&self) -> &DecisionLog {
         &self.shared.decision_log
+    }
+
+    /// Returns whether the store answers. The answer is at most a second old: probes share it.
+    pub(crate) async fn store_answers(&self) -> bool {
+        self.shared.health.answers(&self.shared.store, &self.shared.time).await
     }
 
     /// What the process keeps for limits that it decides alone while the store is away.

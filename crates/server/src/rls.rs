@@ -94,7 +94,7 @@ impl RlsProtocol {
             options: RlsOptions::default(),
             limits: HttpLimits::default(),
             has_health: true,
-            meter: metrics.meter("rls"),
+            meter: metrics.meter("grpc"),
             reflection: Some(Reflection::new()),
         }
     }

@@ -88,7 +88,10 @@ fn decision_log_has_denied_calls_with_hashed_keys() {
 /// Answers, item 25: all calls over every protocol can be logged, with their keys as they are, or none, or a part of them.
 #[test]
 fn decision_log_follows_its_settings() {
-    let (_keep, all) = start(&["--log-decisions=all", "--log-keys=clear"]);
+    let sizes = "[limit.sizes]\nmatch.size = { absent = false }\ncost = \"size\"\nrate = \"9/d\"\non_bad_value = \"deny\"\n";
+    let (_keep, path) = policy(&[TWO, sizes].concat());
+    let all =
+        Service::start(&["--policy", path.to_str().unwrap(), "--log-decisions=all", "--log-keys=clear"]);
     assert_eq!(all.check(ANN), 200);
     assert!(all.redis("TG.ALLOW somebody 1/h").starts_with(":1"));
     assert!(all.redis("TG.CHECK PEEK user ann").contains("allowed"));
@@ -105,6 +108,11 @@ fn decision_log_follows_its_settings() {
     assert_eq!(all.check("{\"usr\": \"ann\"}"), 200);
     let unmatched = entries_at_least(&all, "tollgate::decision", 3).pop().unwrap();
     assert_eq!((&unmatched["domain"], &unmatched["limit"]), (&"default".into(), &Value::Null), "{unmatched}");
+
+    let bad = r#"{"domain":"default","descriptors":[{"entries":[{"key":"size","value":"x"}]}]}"#;
+    assert_eq!(ask(all.http, "POST", "/json", bad).0, 429);
+    let denied = entries_at_least(&all, "tollgate::decision", 4).pop().unwrap();
+    assert_eq!((&denied["outcome"], &denied["limit"]), (&"denied".into(), &Value::Null), "{denied}");
 
     let (_keep, off) = start(&[]);
     let (_keep, few) = start(&["--log-decisions=all", "--log-decisions-one-in=1000000000"]);
@@ -246,7 +254,7 @@ fn metrics_count_calls_and_tell_of_the_process() {
         count(&service, &format!("tollgate_calls_total{{protocol=\"{protocol}\",outcome=\"{outcome}\"}}"))
     };
     assert_eq!((calls("http", "allowed"), calls("http", "denied")), (2, 1));
-    assert_eq!((calls("resp", "allowed"), calls("resp", "denied"), calls("rls", "allowed")), (1, 0, 0));
+    assert_eq!((calls("resp", "allowed"), calls("resp", "denied"), calls("grpc", "allowed")), (1, 0, 0));
     let text = service.get("/metrics");
     let version = env!("CARGO_PKG_VERSION");
     assert!(text.contains(&format!("tollgate_build_info{{version=\"{version}\",")), "{text}");

@@ -199,6 +199,22 @@ mod with_expressions {
         assert_eq!((matches.len(), matches.bad_values().len()), (0, 1));
     }
 
+    /// Answers, item 13: whether a bad value denies does not depend on the order of the conditions.
+    #[test]
+    fn a_bad_value_of_a_limit_whose_other_condition_is_false_is_not_reported() {
+        let (fails, is_false) = ("int(descriptors[0].x) > 5", "descriptors[0].x == 'y'");
+        for (first, second) in [(fails, is_false), (is_false, fails)] {
+            let text = format!(
+                "[limit.a]\nwhen = [\"{first}\", \"{second}\"]\nrate = \"1/s\"\non_bad_value = \"deny\"\n"
+            );
+            let policy = Policy::parse("a.toml", text).unwrap();
+            let mut scratch = Scratch::new();
+            let call = Descriptor::new().with("x", "many");
+            let matches = policy.matching(&call, &mut scratch);
+            assert_eq!((matches.len(), matches.bad_values().len()), (0, 0), "{first}, {second}");
+        }
+    }
+
     #[test]
     fn a_limit_knows_what_it_is_called() {
         let text = "- {namespace: a, max_value: 1, seconds: 1, conditions: [\"limit.name == 'x' && limit.id == 'y'\"], name: x, id: y}

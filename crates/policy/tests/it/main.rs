@@ -2,6 +2,7 @@
 
 mod anything;
 mod cost;
+mod docs;
 mod envoy;
 mod explain;
 mod files;

@@ -1,4 +1,4 @@
-//! What callers see when Redis breaks: two stores, eight callers, a real server, and no mercy. Each fault adds a row to
+//! Measures what clients observe while a real Redis server fails: two stores, eight clients. Each fault adds a row to
 //! `docs/redis-failures.md`.
 
 mod cluster;

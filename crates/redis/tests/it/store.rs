@@ -222,6 +222,20 @@ async fn every_answer_is_that_of_a_store_in_process() {
     }
 }
 
+/// Answers, item 19: logs of hundreds of entries give the same answers while entries in the middle of them are settled and refunded.
+#[tokio::test]
+async fn a_deep_log_answers_like_that_of_a_store_in_process() {
+    let (redis, clock) = (Redis::start(), ManualClock::new());
+    let store = crate::kit::plain(&redis, &clock);
+    for seed in histories(0..8) {
+        let mut history = History::new(&store, &clock, seed, Kind::SlidingLog);
+        let quota = Quota::per(400, Duration::from_secs(1 << (8 + seed % 8)));
+        history.rules = vec![Rule::new("d", format!("{seed} deep"), quota).with_kind(Kind::SlidingLog)];
+        history.keys = 1;
+        history.run(seed, 600).await;
+    }
+}
+
 /// Answers, item 17: windows of every kind begin when those of the wall clock do, in every store.
 #[tokio::test]
 async fn windows_begin_by_the_wall_clock_in_every_store() {

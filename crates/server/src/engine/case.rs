@@ -129,18 +129,24 @@ impl<'a, S: Store> Case<'a, S> {
     /// # Errors
     /// If the store cannot tell, and is to charge or to give back.
     pub(super) async fn decide(&self, mode: Mode, wants: &[Want]) -> Result<Findings<'a>, AskError> {
-        self.decide_as(mode, wants, false).await
+        self.decide_as(mode, wants, false, false).await
     }
 
-    async fn decide_as(&self, mode: Mode, wants: &[Want], is_shadow: bool) -> Result<Findings<'a>, AskError> {
+    async fn decide_as(
+        &self,
+        mode: Mode,
+        wants: &[Want],
+        is_shadow: bool,
+        needs_store: bool,
+    ) -> Result<Findings<'a>, AskError> {
         let hits = self.hits(wants);
         if hits.is_empty() {
             return Ok(Findings::new());
         }
         let of = |hit: usize| self.about(&wants[hit], is_shadow);
-        let is_write = matches!(mode, Mode::Charge | Mode::Refund);
+        let needs_store = needs_store || matches!(mode, Mode::Charge | Mode::Refund);
         if let Some(error) = self.failed.get() {
-            return if is_write {
+            return if needs_store {
                 Err(self.unavailable(error))
             } else {
                 Ok(self.fall_back(mode, &hits, error, of))
@@ -153,7 +159,7 @@ impl<'a, S: Store> Case<'a, S> {
                 self.has_effect.fetch_or(mode != Mode::Peek, Ordering::Relaxed);
                 Ok(findings(&answer, mode, Basis::Store, of).collect())
             }
-            Err(error) if is_write => Err(self.unavailable(&error)),
+            Err(error) if needs_store => Err(self.unavailable(&error)),
             Err(error) => Ok(self.note_failure(error, |error| self.fall_back(mode, &hits, error, of))),
         }
     }
@@ -224,11 +230,23 @@ impl<'a, S: Store> Case<'a, S> {
     /// # Errors
     /// If the store cannot tell, and is to charge or to give back.
     pub(super) async fn begin(&self) -> Result<SoFar<'a>, AskError> {
+        self.begin_as(false).await
+    }
+
+    /// [`begin`](Self::begin) for a hold, which never falls back.
+    ///
+    /// # Errors
+    /// If the store is unavailable.
+    pub(super) async fn begin_in_store(&self) -> Result<SoFar<'a>, AskError> {
+        self.begin_as(true).await
+    }
+
+    async fn begin_as(&self, needs_store: bool) -> Result<SoFar<'a>, AskError> {
         let mut so_far = SoFar::default();
         for alike in self.notes.wants.apart.chunk_by(|one, next| one.mode == next.mode) {
-            so_far.add(self.decide(alike[0].mode, alike).await?);
+            so_far.add(self.decide_as(alike[0].mode, alike, false, needs_store).await?);
         }
-        so_far.quotas = self.decide(Mode::Peek, &self.notes.wants.quotas).await?;
+        so_far.quotas = self.decide_as(Mode::Peek, &self.notes.wants.quotas, false, needs_store).await?;
         Ok(so_far)
     }
 
@@ -247,7 +265,7 @@ impl<'a, S: Store> Case<'a, S> {
             let is_allowed = ruling.is_allowed();
             let mut all = ruling.into_findings();
             for want in self.notes.wants.shadow.iter().filter(|want| is_allowed || want.mode == Mode::Count) {
-                all.extend(self.decide_as(want.mode, std::slice::from_ref(want), true).await?);
+                all.extend(self.decide_as(want.mode, std::slice::from_ref(want), true, false).await?);
             }
             ruling = Ruling::new(all);
         }

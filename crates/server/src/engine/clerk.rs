@@ -53,9 +53,10 @@ impl<S: Store> Clerk<S> {
         std::mem::take(&mut self.calls)
     }
 
-    /// Counts a call that was denied before any limit was asked.
-    pub(crate) fn count_denied(&mut self) {
+    /// Counts and logs a call that was denied before any limit was asked.
+    pub(crate) fn note_denied(&mut self, domain: Option<&str>) {
         self.calls.note(CallOutcome::Denied);
+        self.engine.decision_log().denied(self.protocol, domain);
     }
 
     /// Who it works for: what one caller holds, and the limits that it supplies, are bounded.
@@ -170,7 +171,7 @@ impl<S: Store> Clerk<S> {
         let Self { engine, current, notes, caller, protocol, calls, .. } = self;
         let case = Case::new(engine, current.load(), notes, |_| Mode::Take, asks)?;
         let room = engine.shared.permits.reserve(*caller, case.enforced().len())?;
-        let mut so_far = case.begin().await?;
+        let mut so_far = case.begin_in_store().await?;
         let (enforced, held) = match so_far.mode() {
             Mode::Take => {
                 let (enforced, held) = case.acquire(case.enforced()).await?;

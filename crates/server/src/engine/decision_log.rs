@@ -113,6 +113,15 @@ impl DecisionLog {
         }
     }
 
+    /// Logs a call that was denied before any limit was asked.
+    pub(super) fn denied(&self, protocol: &str, domain: Option<&str>) {
+        if self.wants(false) {
+            let outcome = CallOutcome::Denied;
+            let (limit, key, cost, decision) = (None, None, None, None);
+            self.write(&Entry { protocol, domain, limit, key, cost, outcome, decision });
+        }
+    }
+
     /// Logs a call about one limit.
     #[inline]
     pub(super) fn alone(&self, protocol: &str, limit: &Told, key: &[u8], cost: u64, decision: &Decision) {

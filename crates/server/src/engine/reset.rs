@@ -21,31 +21,30 @@ pub struct Reset {
 }
 
 impl<S: Store> Engine<S> {
-    /// Forgets what a subject has used of the limits that apply to it, those in shadow too. Which limits these are.
+    /// Resets the limits that apply to a subject, those in shadow mode too, and adds each of them to `resets`.
     ///
     /// # Errors
-    /// If the store cannot be reached. Some may have been reset by then; to reset them again does no harm.
+    /// If the store is unavailable. `resets` then has the limits that were reset before. It is safe to try again.
     ///
     /// # Cancel safety
-    /// What was reset by then stays so.
-    pub async fn reset(&self, subject: &Subject<'_, S>) -> Result<Vec<Reset>, StoreError> {
+    /// Limits that were reset before the future is dropped stay reset.
+    pub async fn reset(&self, subject: &Subject<'_, S>, resets: &mut Vec<Reset>) -> Result<(), StoreError> {
         match subject {
-            Subject::Limit(opened, key) => Ok(vec![self.reset_one(opened, key).await?]),
-            Subject::Nothing(_) => Ok(Vec::new()),
+            Subject::Limit(opened, key) => resets.push(self.reset_one(opened, key).await?),
+            Subject::Nothing(_) => {}
             &Subject::Policy(domain, fields) => {
                 let mut descriptor = Descriptor::in_domain(domain);
                 for (name, value) in fields {
                     descriptor.push(name, value);
                 }
                 let (loaded, mut scratch) = (self.loaded(), Scratch::new());
-                let mut resets = Vec::new();
                 for found in loaded.policy().matching(&descriptor, &mut scratch).iter() {
                     let opened = &loaded.opened()[found.rates().number()];
                     resets.push(self.reset_one(opened, found.key()).await?);
                 }
-                Ok(resets)
             }
         }
+        Ok(())
     }
 
     async fn reset_one(&self, opened: &Opened<S>, key: &[u8]) -> Result<Reset, StoreError> {

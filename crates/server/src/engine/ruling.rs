@@ -169,7 +169,7 @@ impl Ruling<'_> {
 
 /// Whether something is asked for: looking, charging and giving back are no calls.
 #[inline]
-pub(super) fn is_counted(mode: Mode) -> bool {
+pub(crate) fn is_counted(mode: Mode) -> bool {
     matches!(mode, Mode::Take | Mode::Count)
 }
 

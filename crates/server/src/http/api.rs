@@ -216,9 +216,11 @@ impl HttpApi {
     ) -> Result<Response<Bytes>, Refusal> {
         let target = read_target(body, &self.limits)?;
         let engine = clerk.engine().clone();
-        let resets = with_subject(clerk, &target, async |_, subject| engine.reset(&subject).await).await;
-        let resets = resets.map_err(Refusal::store)?;
-        audit::reset(access, clerk.caller(), clerk.engine().decision_log(), &resets);
+        let mut resets = Vec::new();
+        let reset =
+            with_subject(clerk, &target, async |_, subject| engine.reset(&subject, &mut resets).await).await;
+        audit::reset(access, clerk.caller(), engine.decision_log(), &resets);
+        reset.map_err(Refusal::store)?;
         Ok(json(&ResetShown::of(&resets)))
     }
 }
@@ -237,7 +239,7 @@ impl HttpApi {
         if self.ready_needs.policy && engine.status().problem.is_some() {
             return unready("the policy in its file has mistakes: the one before still decides");
         }
-        if self.ready_needs.store && engine.store().usage().await.is_err() {
+        if self.ready_needs.store && !engine.store_answers().await {
             return unready("the store does not answer: each limit decides as it says for that case");
         }
         Ok(answer(JSON, r#"{"status":"ok"}"#))

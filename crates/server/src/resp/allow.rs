@@ -73,23 +73,25 @@ pub(super) async fn reset<S: Store>(
     remembered: &mut Remembered,
     arguments: Arguments<'_>,
     replies: &mut Replies,
-) -> Option<Vec<Reset>> {
+) -> Vec<Reset> {
+    let mut resets = Vec::new();
     let Some((key, limit, _)) = words(arguments.from(1)) else {
         wrong_count("tg.reset", replies);
-        return None;
+        return resets;
     };
-    let quota = remembered.read(limit).map_err(|why| replies.error(format_args!("ERR {why}"))).ok()?;
+    let quota = match remembered.read(limit) {
+        Ok(quota) => quota,
+        Err(why) => {
+            replies.error(format_args!("ERR {why}"));
+            return resets;
+        }
+    };
     let opened = clerk.open_own(Own::fixed(FAMILY, quota));
-    match clerk.engine().reset(&Subject::Limit(&opened, key)).await {
-        Ok(resets) => {
-            replies.integer(i64::from(resets.iter().any(|reset| reset.was_known)));
-            Some(resets)
-        }
-        Err(error) => {
-            replies.unavailable(&error);
-            None
-        }
+    match clerk.engine().reset(&Subject::Limit(&opened, key), &mut resets).await {
+        Ok(()) => replies.integer(i64::from(resets.iter().any(|reset| reset.was_known))),
+        Err(error) => replies.unavailable(&error),
     }
+    resets
 }
 
 /// Whether what [`allow`] counted is to be reset: `ALLOW` and two more words are no fields with values.

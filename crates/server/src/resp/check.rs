@@ -130,21 +130,26 @@ pub(super) async fn reset<S: Store>(
     clerk: &mut Clerk<S>,
     arguments: Arguments<'_>,
     replies: &mut Replies,
-) -> Option<Vec<Reset>> {
-    let question = Question::read("tg.reset", arguments).map_err(|mistake| replies.error(mistake)).ok()?;
+) -> Vec<Reset> {
+    let mut resets = Vec::new();
+    let question = match Question::read("tg.reset", arguments) {
+        Ok(question) => question,
+        Err(mistake) => {
+            replies.error(mistake);
+            return resets;
+        }
+    };
     if question.act != Act::Decide(Mode::Take) || question.cost.is_some() {
         replies.error("ERR tg.reset has no options but DOMAIN and FIELDS");
-        return None;
+        return resets;
     }
-    match clerk.engine().reset(&Subject::Policy(question.domain, &question.fields)).await {
-        Ok(resets) => {
+    let subject = Subject::Policy(question.domain, &question.fields);
+    match clerk.engine().reset(&subject, &mut resets).await {
+        Ok(()) => {
             let known = resets.iter().filter(|reset| reset.was_known).count();
             replies.integer((known as u64).cast_signed());
-            Some(resets)
         }
-        Err(error) => {
-            replies.unavailable(&error);
-            None
-        }
+        Err(error) => replies.unavailable(&error),
     }
+    resets
 }

@@ -47,12 +47,18 @@ impl Replies {
 
     /// A call was not decided.
     pub(super) fn ask_error(&mut self, error: &AskError) {
-        match error {
+        self.ask_error_as("ERR", error);
+    }
+
+    /// [`ask_error`](Self::ask_error) with other words in front.
+    pub(super) fn ask_error_as(&mut self, prefix: &str, error: &AskError) {
+        self.push_error(format_args!("{prefix} {error}"));
+        self.errors.note(match error {
             AskError::Unavailable { .. } | AskError::TooManyHeld { .. } | AskError::Supplied { .. } => {
-                self.unavailable(error);
+                ErrorReason::Unavailable
             }
-            AskError::BadValue { .. } => self.error(format_args!("ERR {error}")),
-        }
+            AskError::BadValue { .. } => ErrorReason::BadRequest,
+        });
     }
 
     /// Something cannot be done now.

@@ -168,7 +168,7 @@ impl Session {
                     check::reset(clerk, arguments, replies).await
                 };
                 let log = clerk.engine().decision_log();
-                audit::reset(Some(&self.access), self.principal.caller, log, &resets.unwrap_or_default());
+                audit::reset(Some(&self.access), self.principal.caller, log, &resets);
             }
             b"TG.LIMITS" => check::limits(clerk, arguments, replies),
             b"INFO" => server::info(clerk, replies).await,

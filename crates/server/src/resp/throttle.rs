@@ -46,7 +46,7 @@ pub(super) async fn cl_throttle<S: Store>(
     };
     match decide(clerk, CL_THROTTLE, key, cell).await {
         Ok(outcome) => tell_as_cell(&outcome, replies),
-        Err(error) => replies.error(format_args!("Cell error: Store error: {error}")),
+        Err(error) => replies.ask_error_as("Cell error: Store error:", &error),
     }
 }
 

@@ -12,7 +12,7 @@ use super::call::{self, Wish, Wishes};
 use super::proto::{RateLimitRequest, RateLimitResponse};
 use super::reply::{Reply, over_limit};
 use crate::access::{Scope, Scopes};
-use crate::engine::{Ask, AskError, Basis, Clerk, Finding, Opened, Ruling, Subject};
+use crate::engine::{Ask, AskError, Basis, Clerk, Finding, Opened, Ruling, Subject, is_counted};
 
 /// The domain of limits that callers bring along.
 const BROUGHT: crate::engine::Family = crate::engine::Family::new("@envoy");
@@ -137,7 +137,9 @@ impl<'a, S: Store> Question<'a, S> {
     fn undecided(&self, clerk: &mut Clerk<S>, error: &AskError) -> Result<RateLimitResponse, Status> {
         match error {
             AskError::BadValue { ask, .. } => {
-                clerk.count_denied();
+                if self.wishes.iter().any(|wish| is_counted(wish.mode)) {
+                    clerk.note_denied(Some(&self.request.domain));
+                }
                 Ok(over_limit(self.wishes.len(), |place| place == *ask))
             }
             AskError::Unavailable { .. } => Err(Status::unavailable(error.to_string())),

@@ -13,7 +13,7 @@ use tollgate_flow::Time;
 use tollgate_policy::{Descriptor, Policy};
 use tollgate_server::{
     Actual, Ask, AskError, Basis, Caller, Clerk, Engine, EngineOptions, Family, HoldBound, LoadProblem,
-    Origin, Outcome, PermitId, Ruling,
+    Origin, Outcome, PermitId, Ruling, Subject,
 };
 
 type Manual = MemoryStore<ManualClock>;
@@ -369,7 +369,7 @@ impl Store for Shaky {
     }
 
     fn reset(&self, limit: &Self::Limit, key: &[u8]) -> Ready<Result<bool, StoreError>> {
-        self.store.reset(limit, key)
+        ready(self.answer().and_then(|()| self.store.reset(limit, key).into_inner()))
     }
 
     fn usage(&self) -> Ready<Result<Usage, StoreError>> {
@@ -424,6 +424,28 @@ async fn a_store_that_could_not_tell_is_not_asked_again_for_the_same_call() {
     assert_eq!(asked(), 1);
     is_away.store(false, Ordering::Relaxed);
     assert_eq!(bases(&clerk.decide(Mode::Take, &asks).await.unwrap()), [Basis::Store; 3]);
+}
+
+/// Answers, item 15: a hold that fails has not used what this process may allow alone.
+#[tokio::test]
+async fn hold_takes_nothing_of_the_local_share() {
+    let (engine, is_away) = shaky("[limit.a]\nrate = \"3/h\"\ncount_denied = true\n");
+    let (mut clerk, nobody) = (engine.clerk(), Descriptor::new());
+    is_away.store(true, Ordering::Relaxed);
+    clerk.hold(&[Ask::policy(&nobody)], Duration::from_secs(9)).await.unwrap_err();
+    assert!(take(&mut clerk, &nobody).await, "one of three processes may allow one");
+    assert!(!take(&mut clerk, &nobody).await);
+}
+
+/// Answers, item 25: the limits that were reset before the store failed are known, for the audit log.
+#[tokio::test]
+async fn reset_that_fails_says_what_was_reset() {
+    let (engine, is_away) = shaky("[limit.a]\nrate = \"3/h\"\n[limit.b]\nrate = \"3/h\"\n");
+    engine.store().away_after.store(1, Ordering::Relaxed);
+    let mut resets = Vec::new();
+    engine.reset(&Subject::Policy("default", &[]), &mut resets).await.unwrap_err();
+    assert!(is_away.load(Ordering::Relaxed));
+    assert_eq!(resets.iter().map(|reset| reset.rule.name()).collect::<Vec<_>>(), ["a"]);
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ impl Chart {
             (LEFT + WIDTH - RIGHT) / 2.0,
             HEIGHT - 10.0,
             "middle",
-            "largest lease (1: none, every call is asked)",
+            "maximum lease in tokens (1: no leases)",
         );
         for (number, series) in self.series.iter().enumerate() {
             self.line(svg, series);

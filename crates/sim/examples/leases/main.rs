@@ -60,9 +60,9 @@ fn lines(runs: &Runs, value: impl Fn(&Run) -> f64) -> Vec<Series> {
 fn admitted(runs: &Runs) -> Chart {
     let mut series = lines(runs, |run| 100.0 * run.admitted.len() as f64 / run.possible as f64);
     let most = SIZES.map(|size| (size as f64, 100.0)).to_vec();
-    series.push(Series { name: "never more".to_owned(), color: "#444444", is_bound: true, points: most });
+    series.push(Series { name: "the limit".to_owned(), color: "#444444", is_bound: true, points: most });
     Chart {
-        title: "Admitted, in % of what the limit allows",
+        title: "Admitted requests, in % of the limit",
         ticks: vec![90.0, 92.0, 94.0, 96.0, 98.0, 100.0],
         is_log: false,
         legend: 95.0,
@@ -73,10 +73,10 @@ fn admitted(runs: &Runs) -> Chart {
 fn out(runs: &Runs) -> Chart {
     let mut series = lines(runs, |run| run.out.max(1) as f64);
     let bound = SIZES.map(|size| (size as f64, (size * u64::from(NODES)) as f64)).to_vec();
-    let name = "never more than nodes × lease".to_owned();
+    let name = "bound: processes × lease".to_owned();
     series.push(Series { name, color: "#444444", is_bound: true, points: bound });
     Chart {
-        title: "Out on lease at most: missing, if those who have it do not need it",
+        title: "Maximum number of leased tokens",
         ticks: vec![1.0, 10.0, 100.0, 1e3, 1e4, 1e5],
         is_log: true,
         legend: 60.0,
@@ -86,7 +86,7 @@ fn out(runs: &Runs) -> Chart {
 
 fn calls(runs: &Runs) -> Chart {
     Chart {
-        title: "Calls to the server for each request",
+        title: "Calls to Redis per request",
         ticks: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
         is_log: false,
         legend: 0.75,

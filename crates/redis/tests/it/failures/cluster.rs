@@ -41,8 +41,8 @@ async fn a_primary_is_lost() {
         "{lives} calls for keys of the others, {unanswered} of them not answered; {:?}",
         outcome.unanswered()
     );
-    let more = format!("; of {lives} calls for keys of the other two {unanswered} were not decided");
-    Fault { name: "a cluster of three loses a primary", begin, end: None }.report(&outcome, 0, "", &more);
+    let more = format!(" ({unanswered} of {lives} calls for keys on the other nodes)");
+    Fault { name: "cluster of three loses a primary", begin, end: None }.report(&outcome, 0, "", &more);
 }
 
 /// Moves the slot of the only key there is to another node, and says which that is.
@@ -74,5 +74,5 @@ async fn a_slot_moves() {
     let end = Instant::now();
     load.until(end, End::Refused, 300).await;
     let outcome = load.end().await;
-    Fault { name: "a slot moves under load", begin, end: Some(end) }.report(&outcome, 0, "", "");
+    Fault { name: "hash slot moved under load", begin, end: Some(end) }.report(&outcome, 0, "", "");
 }

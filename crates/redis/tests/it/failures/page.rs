@@ -1,4 +1,4 @@
-//! A row of `docs/redis-failures.md` for each fault, from what was seen. `cargo xtask failures` puts them together.
+//! Writes one row of `docs/redis-failures.md` for each fault. `cargo xtask failures` combines the rows.
 
 use std::fs;
 use std::path::Path;
@@ -8,20 +8,20 @@ use tokio::time::Instant;
 
 use super::load::{End, Outcome};
 
-/// Every fault, in the order of the page.
+/// All faults, in the order of the page.
 pub(crate) const FAULTS: [&str; 9] = [
     "killed",
     "paused (SIGSTOP)",
-    "killed, and started again empty",
-    "slowed: asleep for 60 ms again and again",
+    "killed and restarted empty",
+    "slowed by repeated pauses of 60 ms",
     "replica promoted under load",
     "script cache flushed",
     "memory full",
-    "a cluster of three loses a primary",
-    "a slot moves under load",
+    "cluster of three loses a primary",
+    "hash slot moved under load",
 ];
 
-/// When a fault was there; without an end if it stayed.
+/// The time of a fault. `end` is `None` if the fault lasted until the end of the test.
 pub(crate) struct Fault {
     pub(crate) name: &'static str,
     pub(crate) begin: Instant,
@@ -29,11 +29,12 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Checks what must hold of every fault, and writes its row. `most` is how many may be over the bound, and why.
+    /// Checks the guarantees that hold for every fault, and writes its row. `most` is the maximum number of requests over the limit, and
+    /// `why` its reason. `more` is added to the number of calls without a decision.
     pub(crate) fn report(&self, outcome: &Outcome, most: u64, why: &str, more: &str) {
         let (over, longest) = (outcome.over(), outcome.longest());
-        assert!(over <= most, "{}: {over} over the bound, at most {most} may be", self.name);
-        // Time-out and 5 ms are promised; a machine with other things to do is given some more here, and the page tells.
+        assert!(over <= most, "{}: {over} requests over the limit, at most {most} are allowed", self.name);
+        // The guarantee is the timeout plus 5 ms. A busy machine gets more time here; the page shows the actual value.
         assert!(longest < Duration::from_secs(2), "{}: a call took {longest:?}", self.name);
         let again = self.end.map(|end| outcome.exact_after(end));
         assert!(
@@ -41,25 +42,23 @@ impl Fault {
             "{}: exact after {again:?}",
             self.name
         );
-        let over = if why.is_empty() { over.to_string() } else { format!("{over}; at most {most}, {why}") };
-        let again = again.map_or("it stayed".to_owned(), |again| format!("{} ms", again.as_millis()));
+        let over = if why.is_empty() { over.to_string() } else { format!("{over} (at most {most}: {why})") };
+        let again = again.map_or("fault lasted".to_owned(), |again| format!("{} ms", again.as_millis()));
         let row = format!(
-            "| {} | {}{more} | {over} | {:.1} ms | {again} |\n",
+            "| {} | {}{more} | {} | {over} | {:.1} ms | {again} |\n",
             self.name,
-            self.saw(outcome),
+            self.calls(outcome),
+            unanswered(outcome),
             millis(longest)
         );
         self.write(&row);
     }
 
-    fn saw(&self, outcome: &Outcome) -> String {
+    /// The numbers of calls with and without a decision during the fault, as two cells.
+    fn calls(&self, outcome: &Outcome) -> String {
         let to = self.end.unwrap_or_else(Instant::now);
         let count = |end| outcome.between(self.begin, to, end);
-        let (answered, unanswered) = (count(End::Admitted) + count(End::Refused), count(End::Unanswered));
-        let [late, failed, untried] = outcome.unanswered();
-        format!(
-            "{answered} answers meanwhile; {unanswered} not decided ({late} late, {failed} failed, {untried} not tried in all)"
-        )
+        format!("{} | {}", count(End::Admitted) + count(End::Refused), count(End::Unanswered))
     }
 
     fn write(&self, row: &str) {
@@ -68,6 +67,11 @@ impl Fault {
         fs::create_dir_all(&folder).expect("a folder for rows");
         fs::write(folder.join(format!("{number}.md")), row).expect("a row");
     }
+}
+
+/// The reasons why calls were not decided, for the whole test.
+fn unanswered(outcome: &Outcome) -> String {
+    outcome.unanswered().map(|count| count.to_string()).join(" / ")
 }
 
 fn millis(span: Duration) -> f64 {
@@ -81,5 +85,5 @@ fn the_page_has_a_row_for_every_fault() {
     let rows = page.lines().filter(|line| line.starts_with("| ") && line.ends_with(" |"));
     let named: Vec<&str> =
         rows.filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).skip(2).collect();
-    assert_eq!(named, FAULTS, "it is old: cargo xtask failures");
+    assert_eq!(named, FAULTS, "the page is outdated: run `cargo xtask failures`");
 }

@@ -68,8 +68,8 @@ async fn started_again_empty() {
     load.until(end, End::Refused, REFUSED).await;
     let outcome = load.end().await;
     assert!(outcome.over() > 0, "it has forgotten what was used");
-    let fault = Fault { name: "killed, and started again empty", begin, end: Some(end) };
-    fault.report(&outcome, used, "what had been used before", "");
+    let fault = Fault { name: "killed and restarted empty", begin, end: Some(end) };
+    fault.report(&outcome, used, "requests admitted before the restart", "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,8 +88,7 @@ async fn slowed() {
     load.until(end, End::Refused, REFUSED).await;
     let outcome = load.end().await;
     assert!(outcome.unanswered()[0] > 0, "somebody was told too late");
-    Fault { name: "slowed: asleep for 60 ms again and again", begin, end: Some(end) }
-        .report(&outcome, 0, "", "");
+    Fault { name: "slowed by repeated pauses of 60 ms", begin, end: Some(end) }.report(&outcome, 0, "", "");
 }
 
 /// How far replication has come: of the primary, and of its replica as far as it knows.
@@ -123,7 +122,7 @@ async fn replica_promoted() {
     load.until(Instant::now(), End::Refused, REFUSED).await;
     let outcome = load.end().await;
     let fault = Fault { name: "replica promoted under load", begin, end: Some(end) };
-    fault.report(&outcome, most, "what was admitted since it was last known to be replicated", "");
+    fault.report(&outcome, most, "requests admitted since the last confirmed replication", "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

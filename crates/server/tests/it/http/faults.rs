@@ -2,7 +2,8 @@
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 use tollgate::ManualClock;
@@ -10,6 +11,7 @@ use tollgate::store::{
     Answer, Busy, Hit, MemoryLimit, MemoryPermit, MemoryStore, Mode, Rule, Store, StoreError, Top, Usage,
 };
 use tollgate_flow::FaultId;
+use tollgate_server::ReadyNeeds;
 
 use super::support::{Manual, Site};
 
@@ -19,6 +21,8 @@ struct Broken {
     inner: Manual,
     fails: Arc<AtomicBool>,
     panics: Arc<AtomicBool>,
+    /// How often it was asked for its usage.
+    usages: Arc<AtomicU64>,
 }
 
 impl Broken {
@@ -57,6 +61,7 @@ impl Store for Broken {
     }
 
     fn usage(&self) -> Ready<Result<Usage, StoreError>> {
+        self.usages.fetch_add(1, Ordering::SeqCst);
         self.try_it(|| self.inner.usage().into_inner())
     }
 
@@ -69,8 +74,10 @@ fn site(policy: &str) -> (Site<Broken>, Arc<AtomicBool>, Arc<AtomicBool>) {
     let clock = ManualClock::new();
     let inner = MemoryStore::builder().clock(clock.clone()).build();
     let (fails, panics) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let store = Broken { inner, fails: Arc::clone(&fails), panics: Arc::clone(&panics) };
-    (Site::on(store, clock, policy, |server| server, |api| api), fails, panics)
+    let store =
+        Broken { inner, fails: Arc::clone(&fails), panics: Arc::clone(&panics), usages: Arc::default() };
+    let needs = ReadyNeeds { store: true, ..ReadyNeeds::default() };
+    (Site::on(store, clock, policy, |server| server, |api| api.ready_needs(needs)), fails, panics)
 }
 
 const POLICY: &str = "[limit.open]\nrate = \"1/h\"\non_store_failure = \"allow\"\nmatch.who = \"open\"\n\
@@ -95,6 +102,23 @@ fn while_the_store_is_away_every_limit_does_what_it_says() {
     assert_eq!(refused.field("retry-after"), Some("1"));
     fails.store(false, Ordering::SeqCst);
     assert_eq!(ask("closed"), (200, false, "store".to_owned()));
+}
+
+/// Answers, item 27: probes do not add to the load of a store: they share one answer a second.
+#[test]
+fn readyz_asks_the_store_once_a_second() {
+    let (site, fails, _) = site(POLICY);
+    let ready = || site.get("/readyz").status;
+    assert_eq!([0; 5].map(|_| ready()), [200; 5]);
+    assert_eq!(site.engine.store().usages.load(Ordering::SeqCst), 1);
+    fails.store(true, Ordering::SeqCst);
+    assert_eq!(ready(), 200, "the answer before is fresh");
+    site.clock.advance(Duration::from_secs(1));
+    assert_eq!([0; 5].map(|_| ready()), [503; 5]);
+    assert_eq!(site.engine.store().usages.load(Ordering::SeqCst), 2);
+    fails.store(false, Ordering::SeqCst);
+    site.clock.advance(Duration::from_secs(1));
+    assert_eq!(ready(), 200);
 }
 
 #[test]
