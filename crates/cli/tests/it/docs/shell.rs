@@ -131,12 +131,12 @@ impl Shell {
             format!("set -m; . {} </dev/null >{} 2>&1 & set +m; echo $!", script.display(), output.display());
         let group = self.ask(&line)?.parse().ok().and_then(Pid::from_raw).expect("the id of a process");
         let mut program = Program { background, group, output, seen: 0 };
-        let is_open = || closed.iter().any(|port| is_open(*port));
+        let listens = || closed.iter().any(|port| is_open(*port));
         let is_serving = || {
             if program.background.says_that_it_serves() {
                 program.is_greeting()
             } else {
-                closed.is_empty() || is_open()
+                closed.is_empty() || listens()
             }
         };
         // What is missing after that is shown as a difference.
