@@ -300,7 +300,13 @@ fn write_programs(folder: &Path, ports: &Ports, page: &str) {
         write_program(folder, "redis-server", &format!("{bind}\n{run}"));
     }
     let port = format!("case \" $*\" in *' -p '*|*' -u '*) ;; *) set -- -p {redis} \"$@\";; esac");
-    write_program(folder, "redis-cli", &format!("{port}\nPATH=${{PATH#*:}}; exec redis-cli \"$@\""));
+    // As in a terminal, unless its output goes into a pipe.
+    let format = "[ ! -f /dev/stdout ] || set -- --no-raw \"$@\"";
+    write_program(
+        folder,
+        "redis-cli",
+        &format!("{port}\n{format}\nPATH=${{PATH#*:}}; exec redis-cli \"$@\""),
+    );
     if page.contains("$ envoy") {
         // Several of them run at the same time.
         let run = format!(
