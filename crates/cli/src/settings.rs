@@ -165,10 +165,11 @@ fn hints(given: &Given) -> Vec<String> {
     let settings = all();
     let known: Vec<String> =
         settings.iter().map(Setting::variable).chain([CONFIG_VARIABLE.to_owned()]).collect();
-    let names = given.variables.iter().filter_map(|(name, _)| name.to_str());
-    let unknown = names.filter(|name| {
-        let end = name.strip_prefix(PREFIX);
-        end.is_some_and(|end| !is_of_kubernetes(end)) && !known.iter().any(|known| known == name)
+    let unknown = given.variables.iter().filter_map(|(name, value)| {
+        let name = name.to_str()?;
+        let is_unknown = !is_of_kubernetes(name.strip_prefix(PREFIX)?, &value.to_string_lossy())
+            && !known.iter().any(|known| known == name);
+        is_unknown.then_some(name)
     });
     let hint = |name: &str| {
         let nearest = nearest(name, known.iter().map(String::as_str)).unwrap_or(CONFIG_VARIABLE);
@@ -177,14 +178,14 @@ fn hints(given: &Given) -> Vec<String> {
     unknown.map(hint).collect()
 }
 
-/// Whether the end of a variable is one of those that Kubernetes sets for a service whose name begins with `tollgate`: such as
-/// `SERVICE_HOST`, `SERVICE_PORT_HTTP`, `PORT`, `PORT_8080_TCP_ADDR`, and `ADMIN_SERVICE_HOST`.
-fn is_of_kubernetes(end: &str) -> bool {
+/// Returns whether `end` and `value` are of a variable that Kubernetes sets for a service whose name begins with `tollgate`. Such
+/// ends are `SERVICE_HOST`, `SERVICE_PORT_HTTP`, `PORT_8080_TCP_ADDR`, `ADMIN_SERVICE_HOST`, and `PORT` with a URL as its value.
+fn is_of_kubernetes(end: &str, value: &str) -> bool {
     let words: Vec<&str> = end.split('_').collect();
     let is_number = |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     words.windows(2).any(|pair| {
         matches!(pair, ["SERVICE", "HOST" | "PORT"]) || (pair[0] == "PORT" && is_number(&pair[1]))
-    }) || words.last() == Some(&"PORT")
+    }) || (words.last() == Some(&"PORT") && value.contains("://"))
 }
 
 /// Shows what `serve` would go by, or what there is to set.

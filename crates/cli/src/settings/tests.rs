@@ -134,15 +134,17 @@ fn every_unknown_variable_is_named_with_the_nearest_setting() {
         ("TOLLGATE_HTTPADDRESS", "b"),
         ("TOLLGATE_PORT_8080_TCP_ADDR", "10.0.0.1"),
         ("TOLLGATE_ADMIN_SERVICE_PORT", "8082"),
+        ("TOLLGATE_HTTP_PORT", "9000"),
         ("OTHER_WORKERS", "1"),
     ];
     let hints = resolve(&given(&[], &variables, None)).unwrap().hints;
-    assert_eq!(hints.len(), 2, "{hints:?}");
+    assert_eq!(hints.len(), 3, "{hints:?}");
     assert!(
         hints[0].starts_with("TOLLGATE_LIMITS_FILE is no setting; the nearest is TOLLGATE_"),
         "{hints:?}"
     );
     assert_eq!(hints[1], "TOLLGATE_HTTPADDRESS is no setting; the nearest is TOLLGATE_HTTP_ADDRESS");
+    assert!(hints[2].starts_with("TOLLGATE_HTTP_PORT "), "{hints:?}");
 }
 
 #[cfg(unix)]

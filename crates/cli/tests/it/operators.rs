@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollgate_testkit::Redis;
@@ -113,16 +114,29 @@ fn decision_log_follows_its_settings() {
     assert_eq!(ask(all.http, "POST", "/json", bad).0, 429);
     let denied = entries_at_least(&all, "tollgate::decision", 4).pop().unwrap();
     assert_eq!((&denied["outcome"], &denied["limit"]), (&"denied".into(), &Value::Null), "{denied}");
+    assert_eq!(all.check("{\"size\": \"x\"}"), 400);
+    assert!(all.redis("TG.CHECK size x").starts_with('-'));
+    let entries = entries_at_least(&all, "tollgate::decision", 6);
+    for (entry, protocol) in entries[4..].iter().zip(["http", "resp"]) {
+        assert_eq!((&entry["outcome"], &entry["protocol"]), (&"denied".into(), &protocol.into()), "{entry}");
+        let denied = format!("tollgate_calls_total{{protocol=\"{protocol}\",outcome=\"denied\"}}");
+        assert!(count(&all, &denied) >= 1, "{denied}");
+    }
 
-    let (_keep, off) = start(&[]);
-    let (_keep, few) = start(&["--log-decisions=all", "--log-decisions-one-in=1000000000"]);
-    for service in [off, few] {
-        for _ in 0..5 {
+    for (flags, fewest, most) in [
+        (&[][..], 0, 0),
+        (&["--log-decisions=all", "--log-decisions-one-in=1000000000"], 0, 0),
+        // The chance that all or none of 100 are chosen is 2^-99.
+        (&["--log-decisions=all", "--log-decisions-one-in=2"], 1, 99),
+    ] {
+        let (_keep, service) = start(flags);
+        for _ in 0..100 {
             service.check(ANN);
         }
         service.signal("TERM");
         let (_, log) = service.end();
-        assert!(!log.contains("tollgate::decision"), "{log}");
+        let logged = log.matches("tollgate::decision").count();
+        assert!((fewest..=most).contains(&logged), "{flags:?}: {logged} logged");
     }
 }
 
@@ -355,6 +369,12 @@ fn readiness_ends_before_the_listeners_close() {
     service.signal("TERM");
     let (code, log) = service.end();
     assert_eq!(code, Some(0), "the second signal ends the delay: {log}");
+
+    let (_keep, service) = start(&["--drain-delay=300ms"]);
+    let begun = Instant::now();
+    service.signal("TERM");
+    let (code, log) = service.end();
+    assert!(code == Some(0) && begun.elapsed() >= Duration::from_millis(300), "the delay runs out: {log}");
 }
 
 /// Answers, item 29: a port in use is one line, without a backtrace.

@@ -53,10 +53,10 @@ impl<S: Store> Clerk<S> {
         std::mem::take(&mut self.calls)
     }
 
-    /// Counts and logs a call that was denied before any limit was asked.
-    pub(crate) fn note_denied(&mut self, domain: Option<&str>) {
+    /// Counts and logs a call that is denied although its message was not read.
+    pub(crate) fn note_denied(&mut self) {
         self.calls.note(CallOutcome::Denied);
-        self.engine.decision_log().denied(self.protocol, domain);
+        self.engine.decision_log().denied(self.protocol, None);
     }
 
     /// Who it works for: what one caller holds, and the limits that it supplies, are bounded.
@@ -119,7 +119,8 @@ impl<S: Store> Clerk<S> {
     ) -> Result<Option<Ruling<'a>>, AskError> {
         let Self { engine, current, notes, protocol, calls, .. } = self;
         let is_call = is_call(by_place(modes), asks);
-        let case = Case::new(engine, current.load(), notes, by_place(modes), asks)?;
+        let case = Case::new(engine, current.load(), notes, by_place(modes), asks)
+            .inspect_err(|error| note_error(error, engine, asks, is_call, protocol, calls))?;
         let Some(ruling) = case.decide_at_once() else { return Ok(None) };
         if is_call {
             note(&case, &ruling, protocol, calls);
@@ -134,7 +135,8 @@ impl<S: Store> Clerk<S> {
     ) -> Result<Ruling<'a>, AskError> {
         let Self { engine, current, notes, protocol, calls, .. } = self;
         let is_call = is_call(&mode, asks);
-        let case = Case::new(engine, current.load(), notes, mode, asks)?;
+        let case = Case::new(engine, current.load(), notes, mode, asks)
+            .inspect_err(|error| note_error(error, engine, asks, is_call, protocol, calls))?;
         let ruling = match case.decide_at_once() {
             Some(ruling) => ruling,
             // Boxed, because all who wait for a decision would carry around what few of them need.
@@ -169,7 +171,8 @@ impl<S: Store> Clerk<S> {
         span: Duration,
     ) -> Result<(Ruling<'a>, Option<PermitId>), AskError> {
         let Self { engine, current, notes, caller, protocol, calls, .. } = self;
-        let case = Case::new(engine, current.load(), notes, |_| Mode::Take, asks)?;
+        let case = Case::new(engine, current.load(), notes, |_| Mode::Take, asks)
+            .inspect_err(|error| note_error(error, engine, asks, true, protocol, calls))?;
         let room = engine.shared.permits.reserve(*caller, case.enforced().len())?;
         let mut so_far = case.begin_in_store().await?;
         let (enforced, held) = match so_far.mode() {
@@ -371,6 +374,23 @@ fn note<S: Store>(case: &Case<'_, S>, ruling: &Ruling<'_>, protocol: &str, calls
     calls.note(CallOutcome::of(ruling.is_allowed(), ruling.is_degraded()));
     let key_of = || ruling.decided_by().and_then(|finding| case.key_of(finding));
     case.engine().decision_log().ruling(protocol, case.domain(), ruling, key_of);
+}
+
+/// Counts and logs a call that is denied because a limit cannot use one of its values.
+#[cold]
+fn note_error<S: Store>(
+    error: &AskError,
+    engine: &Engine<S>,
+    asks: &[Ask<'_, S>],
+    is_call: bool,
+    protocol: &str,
+    calls: &mut CallCounts,
+) {
+    if is_call && matches!(error, AskError::BadValue { .. }) {
+        calls.note(CallOutcome::Denied);
+        let domain = asks.first().and_then(|ask| ask.subject.domain());
+        engine.decision_log().denied(protocol, domain);
+    }
 }
 
 /// Whether something is asked for, and not only looked at, charged or given back.

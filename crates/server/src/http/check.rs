@@ -38,10 +38,11 @@ pub(super) async fn check<S: Store>(
         return Err(Refusal::needs(lacking));
     }
     let (answer, decisions) = match calls {
-        Calls::One(call) => (one(clerk, &call).await?, 1),
-        Calls::Many(calls) => (many(clerk, &calls, meter).await, calls.len() as u64),
+        Calls::One(call) => (one(clerk, &call).await, 1),
+        Calls::Many(calls) => (Ok(many(clerk, &calls, meter).await), calls.len() as u64),
     };
     meter.count(clerk.take_calls());
+    let answer = answer?;
     meter.observe(decisions, meter.now().since(started));
     Ok(answer)
 }

@@ -103,14 +103,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Store> Talk<T, S> {
             if next == Next::Command {
                 let_others_answer().await;
             }
-            if next == Next::Drop || !self.flush().await {
-                return;
-            }
-            let done = self.meter.now();
-            self.vigil.done(done);
             self.meter.count(self.clerk.take_calls());
             self.meter.failed_all(&mut self.replies.errors);
+            let is_sent = next != Next::Drop && self.flush().await;
+            let done = self.meter.now();
+            self.vigil.done(done);
             self.meter.observe(self.session.take_decided(), done.since(began));
+            if !is_sent {
+                return;
+            }
             match next {
                 Next::Close => break,
                 Next::Hang => return self.hang_up().await,

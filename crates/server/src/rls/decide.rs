@@ -12,7 +12,7 @@ use super::call::{self, Wish, Wishes};
 use super::proto::{RateLimitRequest, RateLimitResponse};
 use super::reply::{Reply, over_limit};
 use crate::access::{Scope, Scopes};
-use crate::engine::{Ask, AskError, Basis, Clerk, Finding, Opened, Ruling, Subject, is_counted};
+use crate::engine::{Ask, AskError, Basis, Clerk, Finding, Opened, Ruling, Subject};
 
 /// The domain of limits that callers bring along.
 const BROUGHT: crate::engine::Family = crate::engine::Family::new("@envoy");
@@ -71,11 +71,10 @@ pub(super) async fn decide<S: Store>(
     Box::pin(async {
         let question = Question::read(clerk, request)?;
         let (modes, asks) = (question.modes(), question.asks(options));
-        let error = match clerk.decide_each(&modes, &asks).await {
-            Ok(ruling) => return question.answer(&ruling, options),
-            Err(error) => error,
-        };
-        question.undecided(clerk, &error)
+        match clerk.decide_each(&modes, &asks).await {
+            Ok(ruling) => question.answer(&ruling, options),
+            Err(error) => question.undecided(&error),
+        }
     })
     .await
 }
@@ -87,11 +86,10 @@ fn decide_at_once<S: Store>(
 ) -> Result<Option<RateLimitResponse>, Status> {
     let question = Question::read(clerk, request)?;
     let (modes, asks) = (question.modes(), question.asks(options));
-    let error = match clerk.decide_each_at_once(&modes, &asks) {
-        Ok(ruling) => return ruling.map(|ruling| question.answer(&ruling, options)).transpose(),
-        Err(error) => error,
-    };
-    question.undecided(clerk, &error).map(Some)
+    match clerk.decide_each_at_once(&modes, &asks) {
+        Ok(ruling) => ruling.map(|ruling| question.answer(&ruling, options)).transpose(),
+        Err(error) => question.undecided(&error).map(Some),
+    }
 }
 
 /// A call, understood.
@@ -134,14 +132,9 @@ impl<'a, S: Store> Question<'a, S> {
     }
 
     /// The response where nothing was decided. A bad value is a denial: Envoy would let a call pass that fails.
-    fn undecided(&self, clerk: &mut Clerk<S>, error: &AskError) -> Result<RateLimitResponse, Status> {
+    fn undecided(&self, error: &AskError) -> Result<RateLimitResponse, Status> {
         match error {
-            AskError::BadValue { ask, .. } => {
-                if self.wishes.iter().any(|wish| is_counted(wish.mode)) {
-                    clerk.note_denied(Some(&self.request.domain));
-                }
-                Ok(over_limit(self.wishes.len(), |place| place == *ask))
-            }
+            AskError::BadValue { ask, .. } => Ok(over_limit(self.wishes.len(), |place| place == *ask)),
             AskError::Unavailable { .. } => Err(Status::unavailable(error.to_string())),
             AskError::TooManyHeld { .. } | AskError::Supplied { .. } => {
                 Err(Status::resource_exhausted(error.to_string()))

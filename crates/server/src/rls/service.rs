@@ -58,7 +58,7 @@ impl<S: Store> RateLimitService for Service<S> {
             let is_over = !self.options.shadow_mode;
             if is_over {
                 let mut clerk = self.clerk();
-                clerk.note_denied(None);
+                clerk.note_denied();
                 self.meter.count(clerk.take_calls());
                 self.return_clerk(clerk);
             }

@@ -7,7 +7,7 @@ use tollgate_policy::Policy;
 
 use super::*;
 use crate::access::{Access, Keyring, Keys};
-use crate::engine::{Engine, Origin};
+use crate::engine::{CallOutcome, Engine, Origin};
 use crate::metrics::Metrics;
 use crate::server::Timeouts;
 
@@ -17,9 +17,15 @@ const WIRE: usize = 4 * 1024;
 
 /// Serves a caller. Both must come to an end.
 async fn serve<T>(caller: impl AsyncFnOnce(DuplexStream, CancellationToken) -> T) -> T {
+    serve_measured(Metrics::new().meter("resp"), caller).await
+}
+
+async fn serve_measured<T>(
+    meter: Arc<Meter>,
+    caller: impl AsyncFnOnce(DuplexStream, CancellationToken) -> T,
+) -> T {
     let policy = Policy::parse("limits.toml", "[limit.all]\nrate = \"1/s\"\n").expect("a policy");
     let engine = Engine::new(MemoryStore::new(), policy, Origin::default());
-    let meter = Metrics::new().meter("resp");
     let access = Access::new(Keys::new(Keyring::open()), None, [127, 0, 0, 1].into(), Arc::clone(&meter));
     let session = Session::new(1, access);
     let ((ours, theirs), token) = (duplex(WIRE), CancellationToken::new());
@@ -54,6 +60,17 @@ async fn a_command_may_come_in_pieces() {
         hear(&mut stream, "$5\r\nhello\r\n+PONG\r\n").await;
     })
     .await;
+}
+
+/// Answers, item 28.
+#[tokio::test(start_paused = true)]
+async fn calls_are_counted_although_the_client_does_not_read_the_reply() {
+    let meter = Metrics::new().meter("resp");
+    serve_measured(Arc::clone(&meter), async |mut stream, _| {
+        say(&mut stream, b"TG.ALLOW ann 1/h\r\nTG.ALLOW ann 1/h\r\n").await;
+    })
+    .await;
+    assert_eq!((meter.calls(CallOutcome::Allowed), meter.calls(CallOutcome::Denied)), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
