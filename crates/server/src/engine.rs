@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
-use tollgate::Tick;
 use tollgate::store::{Store, Usage};
+use tollgate::{Quota, Tick};
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
 
@@ -200,12 +200,12 @@ impl<S: Store> Engine<S> {
         Arc::clone(lock(&self.shared.tallies).entry((domain.into(), name.into())).or_default())
     }
 
-    /// How many permits are held.
+    /// Returns the number of open holds.
     pub fn held(&self) -> usize {
         self.shared.permits.len()
     }
 
-    /// How many bytes those permits take, about.
+    /// Returns the approximate memory of the open holds, in bytes.
     pub fn held_bytes(&self) -> u64 {
         self.shared.permits.bytes()
     }
@@ -261,8 +261,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The longest that anything can be held.
+/// The longest duration of a hold.
 pub const LONGEST_HOLD: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Parses the duration of a hold, such as `30s` or `1.5min`; `None` if it is malformed or longer than [`LONGEST_HOLD`].
+pub(crate) fn parse_hold(text: &str) -> Option<Duration> {
+    // The period of a quota has the same notation.
+    let quota = format!("1 per {text}").parse::<Quota>().ok().filter(|_| !text.contains("burst"))?;
+    Some(quota.period()).filter(|span| *span <= LONGEST_HOLD)
+}
 
 impl<S: Store> Clone for Engine<S> {
     /// Another handle on the same state.

@@ -100,15 +100,15 @@ impl<S: Store> Protocol<S> for HttpProtocol {
     }
 }
 
-/// What is said when there are too many connections.
+/// The response to a connection that the listener refuses.
 const FULL: &str = concat!(
     "HTTP/1.1 503 Service Unavailable\r\n",
     "content-type: application/problem+json\r\n",
-    "content-length: 118\r\n",
+    "content-length: 110\r\n",
     "retry-after: 1\r\n",
     "connection: close\r\n",
     "\r\n",
-    r#"{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"there are too many connections; try again"}"#,
+    r#"{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"too many connections; retry later"}"#,
 );
 
 #[cfg(test)]

@@ -78,49 +78,49 @@ impl<'a, S: Store> Ask<'a, S> {
     }
 }
 
-/// Why nothing was decided.
+/// An error that leaves a request undecided.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AskError {
-    /// A limit cannot use a value, and denies such calls.
+    /// A limit cannot use a value, and has `on_bad_value = "deny"`.
     BadValue {
-        /// Which ask, counted from zero.
+        /// The index of the ask, from zero.
         ask: usize,
         /// The limit.
         limit: String,
         /// What is wrong with the value.
         why: String,
     },
-    /// The store is unavailable, and what was asked changes what is counted: nothing but the store can do that.
+    /// The store is unavailable, and the operation needs it.
     Unavailable {
-        /// Whether the store is sure that it did nothing. Then it is safe to try again.
+        /// Whether the store certainly charged nothing. Then a retry is safe.
         is_without_effect: bool,
     },
-    /// The store does not open a limit that the caller supplies: there are too many of them.
+    /// The caller supplies too many limits.
     Supplied {
-        /// Why not.
+        /// The reason of the store.
         why: String,
     },
-    /// Too much is held already.
+    /// Too many holds are open.
     TooManyHeld {
-        /// Which bound is reached.
+        /// The bound that is reached.
         bound: HoldBound,
-        /// How much it allows: permits, or bytes of memory.
+        /// The maximum: holds, or bytes of memory.
         most: u64,
     },
 }
 
-/// A bound on what is held at once.
+/// A bound on the open holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldBound {
-    /// The permits of one caller.
+    /// The holds of one caller.
     Caller,
-    /// The permits of all callers.
+    /// The holds of all callers.
     All,
-    /// The memory of one caller's permits.
+    /// The memory of the holds of one caller.
     CallerMemory,
-    /// The memory of all permits.
+    /// The memory of all holds.
     Memory,
 }
 
@@ -133,26 +133,24 @@ impl AskError {
 impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BadValue { limit, why, .. } => write!(f, "limit {limit:?} denies bad values: {why}"),
+            Self::BadValue { limit, why, .. } => write!(f, "limit {limit:?}: {why}"),
             Self::Unavailable { is_without_effect: true } => {
-                f.write_str("store unavailable, nothing was done: it is safe to try again")
+                f.write_str("store unavailable, nothing was charged; a retry is safe")
             }
             Self::Unavailable { is_without_effect: false } => {
-                f.write_str("store unavailable, this may have been done: trying again may do it twice")
+                f.write_str("store unavailable, the cost may have been charged; a retry may charge it twice")
             }
             Self::Supplied { why } => f.write_str(why),
             Self::TooManyHeld { bound, most } => {
                 match bound {
-                    HoldBound::Caller => write!(f, "you hold {most} permits, and at most {most} are allowed"),
+                    HoldBound::Caller => write!(f, "{most} holds of this client are open, the maximum"),
                     HoldBound::CallerMemory => {
-                        write!(f, "your permits take all of the {most} bytes that one caller may have")
+                        write!(f, "the holds of this client use {most} bytes, the maximum")
                     }
-                    HoldBound::All => write!(f, "{most} permits are held, the most that is allowed"),
-                    HoldBound::Memory => {
-                        write!(f, "permits take all of the {most} bytes that there are for them")
-                    }
+                    HoldBound::All => write!(f, "{most} holds are open, the maximum"),
+                    HoldBound::Memory => write!(f, "the holds of all clients use {most} bytes, the maximum"),
                 }?;
-                f.write_str(": settle some, or hold them for shorter")
+                f.write_str("; settle some or use a shorter hold")
             }
         }
     }

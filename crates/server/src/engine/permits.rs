@@ -22,11 +22,11 @@ const MOST: usize = 1_000_000;
 /// What part of the memory for permits one caller can have: a quarter.
 const CALLERS: u64 = 4;
 
-/// The name of something held. It cannot be guessed.
+/// The id of a hold. It cannot be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PermitId(u128);
 
-/// Why a text is not the name of something held.
+/// An error returned when a text is not the id of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermitIdError;
 
@@ -249,7 +249,7 @@ impl FromStr for PermitId {
 
 impl fmt::Display for PermitIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the id of something held is 32 hexadecimal digits, as the check that holds it answered")
+        f.write_str("a hold id has 32 hexadecimal digits")
     }
 }
 

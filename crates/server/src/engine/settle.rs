@@ -1,4 +1,4 @@
-//! What something held cost in the end.
+//! The actual cost of a hold.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ use tollgate::store::{Store, StoreError};
 use super::case::Case;
 use super::notes::{CostFrom, Want};
 
-/// What something held cost in the end.
+/// The actual cost of a hold.
 ///
 /// A number settles the limits whose cost the call stated, by its cost or, if no limit took that, in a cost field; names settle
 /// the limits that read these cost fields; every other limit keeps its cost.
@@ -22,23 +22,23 @@ pub enum Actual<'a> {
     Fields(&'a [(&'a str, u64)]),
 }
 
-/// Why something held was not settled. It is still held, unless the store may have settled it: then trying again finds nothing
-/// held, and changes nothing.
+/// An error that leaves a hold unsettled. The hold stays open, unless the store may have settled it: then a retry finds no
+/// hold and changes nothing.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SettleError {
-    /// The actual cost is a number, and every limit costs what the policy says.
+    /// The actual cost is a number, and no limit took the cost of the check.
     Unstated,
     /// The actual cost is a number, and limits read their cost from several fields.
     Several {
-        /// These fields.
+        /// The fields.
         fields: Vec<String>,
     },
     /// No limit reads its cost from this field.
     NoSuchField {
         /// The field.
         field: String,
-        /// Those from which limits of this permit read it.
+        /// The cost fields of this hold.
         there: Vec<String>,
     },
     /// The store is unavailable.
@@ -129,10 +129,10 @@ impl fmt::Display for SettleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unstated => f.write_str(
-                "the check that holds this stated no cost that a limit took: state one there to settle it by a number",
+                "a number cannot settle this hold, because no limit took its cost; name cost fields",
             ),
             Self::Several { fields } => {
-                write!(f, "limits read their cost from several fields: say the actual cost of each, of ")?;
+                write!(f, "limits read their cost from several fields; settle each of ")?;
                 write_list(f, fields)
             }
             Self::NoSuchField { field, there } => {
@@ -140,10 +140,10 @@ impl fmt::Display for SettleError {
                 if there.is_empty() {
                     return Ok(());
                 }
-                f.write_str("; here they read it from ")?;
+                f.write_str("; the cost fields of this hold are ")?;
                 write_list(f, there)
             }
-            Self::Store(_) => f.write_str("store unavailable: it is safe to try again"),
+            Self::Store(_) => f.write_str("store unavailable; a retry is safe"),
         }
     }
 }

@@ -17,8 +17,8 @@ pub(super) use limits::limits;
 pub use question::MAX_FIELDS;
 use question::{Act, Question};
 
-/// `TG.CHECK [DOMAIN domain] [COST cost] [PEEK | COUNT | CHARGE | REFUND | HOLD seconds] [FIELDS] field value …`.
-/// Giving back and charging need the scope `settle`, holding needs `hold`.
+/// `TG.CHECK [DOMAIN domain] [COST cost] [PEEK | COUNT | CHARGE | REFUND | HOLD duration] [FIELDS] field value …`.
+/// `CHARGE` and `REFUND` need the scope `settle`, `HOLD` needs `hold`.
 pub(super) async fn check<S: Store>(
     clerk: &mut Clerk<S>,
     scopes: Scopes,
@@ -140,7 +140,7 @@ pub(super) async fn reset<S: Store>(
         }
     };
     if question.act != Act::Decide(Mode::Take) || question.cost.is_some() {
-        replies.error("ERR tg.reset has no options but DOMAIN and FIELDS");
+        replies.error("ERR tg.reset accepts only the options DOMAIN and FIELDS");
         return resets;
     }
     let subject = Subject::Policy(question.domain, &question.fields);

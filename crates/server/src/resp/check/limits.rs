@@ -21,10 +21,10 @@ pub(in super::super) fn limits<S: Store>(clerk: &Clerk<S>, arguments: Arguments<
         return super::wrong_count("tg.limits", replies);
     }
     let [mut offset, mut count] = [0, PAGE];
-    for (place, into) in [(1, &mut offset), (2, &mut count)] {
+    for (place, name, into) in [(1, "offset", &mut offset), (2, "count", &mut count)] {
         let Some(text) = arguments.get(place) else { continue };
         let Some(number) = number(text) else {
-            return replies.error(format_args!("ERR '{}' must be a whole number", Quoted(text)));
+            return replies.error(format_args!("ERR {name} must be a whole number, not '{}'", Quoted(text)));
         };
         *into = usize::try_from(number).unwrap_or(usize::MAX);
     }
