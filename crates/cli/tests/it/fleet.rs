@@ -167,7 +167,7 @@ fn writes_wait_for_redis() {
     assert!(write(json!({"mode": "refund"})) && write(json!({"hold": "1min"})));
     for act in ["CHARGE", "REFUND", "HOLD 60"] {
         let answer = service.redis(&format!("TG.CHECK {act} user ann"));
-        assert!(answer.starts_with("-ERR store unavailable, nothing was charged"), "{answer}");
+        assert!(answer.starts_with("-ERR store unavailable, no cost was applied"), "{answer}");
     }
     let (status, answer) = settle();
     assert!(status == 503 && answer.contains("\"retry_safe\":true"), "{answer}");

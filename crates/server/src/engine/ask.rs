@@ -93,7 +93,7 @@ pub enum AskError {
     },
     /// The store is unavailable, and the operation needs it.
     Unavailable {
-        /// Whether the store certainly charged nothing. Then a retry is safe.
+        /// Whether the store certainly applied no cost. Then a retry is safe.
         is_without_effect: bool,
     },
     /// The caller supplies too many limits.
@@ -135,10 +135,10 @@ impl fmt::Display for AskError {
         match self {
             Self::BadValue { limit, why, .. } => write!(f, "limit {limit:?}: {why}"),
             Self::Unavailable { is_without_effect: true } => {
-                f.write_str("store unavailable, nothing was charged; a retry is safe")
+                f.write_str("store unavailable, no cost was applied; a retry is safe")
             }
             Self::Unavailable { is_without_effect: false } => {
-                f.write_str("store unavailable, the cost may have been charged; a retry may charge it twice")
+                f.write_str("store unavailable, the cost may have been applied; a retry may apply it twice")
             }
             Self::Supplied { why } => f.write_str(why),
             Self::TooManyHeld { bound, most } => {

@@ -42,11 +42,7 @@ impl Unmatched {
         drop(inner);
         let outcome = if is_denied { "denied" } else { "allowed" };
         if is_logged && is_known {
-            tracing::warn!(
-                domain,
-                outcome,
-                "no limit applies to a request; check the names of its fields"
-            );
+            tracing::warn!(domain, outcome, "no limit applies to a request; check the names of its fields");
         } else if is_logged {
             tracing::warn!(domain, outcome, "request names an unknown domain");
         }

@@ -285,8 +285,7 @@ async fn settle<S: Store>(
     if settled.map_err(Refusal::settle)? {
         return Ok(answer(JSON, r#"{"settled":true}"#));
     }
-    let detail =
-        "Unknown hold id: settled, expired, or created by another instance. The estimate of an expired hold stays charged.";
+    let detail = "Unknown hold id: settled, expired, or created by another instance. The estimate of an expired hold stays charged.";
     Err(Refusal::new(StatusCode::NOT_FOUND, detail))
 }
 

@@ -92,7 +92,9 @@ impl<'de> Visitor<'de> for CallsSeed<'_> {
             let calls = object.next_value_seed(ListSeed(self.0))?;
             return match object.next_key_seed(values::Name)? {
                 Some(name) if name == "checks" => Err(A::Error::duplicate_field("checks")),
-                Some(name) => Err(A::Error::custom(format_args!("`{name}` cannot be combined with `checks`"))),
+                Some(name) => {
+                    Err(A::Error::custom(format_args!("`{name}` cannot be combined with `checks`")))
+                }
                 None => Ok(Calls::Many(calls)),
             };
         }

@@ -17,9 +17,9 @@ pub(super) fn principal_of(
     let token = authorization.and_then(bearer);
     let principal = match token {
         None => access.principal(),
-        Some(token) => access.authenticate(token).ok_or_else(|| {
-            Refusal::who("Bearer error=\"invalid_token\"", "unknown or revoked token")
-        })?,
+        Some(token) => access
+            .authenticate(token)
+            .ok_or_else(|| Refusal::who("Bearer error=\"invalid_token\"", "unknown or revoked token"))?,
     };
     if principal.scopes.has(needed) {
         return Ok(principal);

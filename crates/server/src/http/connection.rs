@@ -350,10 +350,7 @@ impl<S: Store> Desk<S> {
                 Refusal::last(StatusCode::PAYLOAD_TOO_LARGE, detail)
             }
             Unreceived::TimedOut => late_body(),
-            Unreceived::CutShort => Refusal::last(
-                StatusCode::BAD_REQUEST,
-                "incomplete or malformed body",
-            ),
+            Unreceived::CutShort => Refusal::last(StatusCode::BAD_REQUEST, "incomplete or malformed body"),
         }
     }
 }

@@ -82,8 +82,7 @@ pub(super) fn same_origin(head: &Parts, host: Option<&[u8]>) -> Result<(), Refus
     {
         return Ok(());
     }
-    let detail =
-        format!("request from another origin, {origin:?}, rejected");
+    let detail = format!("request from another origin, {origin:?}, rejected");
     Err(Refusal::new(StatusCode::FORBIDDEN, detail))
 }
 

@@ -90,8 +90,12 @@ impl Route {
 /// Returns the error for a path that another listener serves.
 fn not_here(path: &str, scope: Scope) -> Refusal {
     let is_admin = matches!(scope, Scope::Admin | Scope::Metrics);
-    let listener = if is_admin { "admin listener (`admin.address`)" } else { "HTTP listener (`http.address`)" };
-    Refusal::new(StatusCode::NOT_FOUND, format!("{path:?} is not served on this listener. Use the {listener}."))
+    let listener =
+        if is_admin { "admin listener (`admin.address`)" } else { "HTTP listener (`http.address`)" };
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        format!("{path:?} is not served on this listener. Use the {listener}."),
+    )
 }
 
 fn not_found(path: &str, served: impl Fn(&Route) -> bool) -> Refusal {

@@ -12,8 +12,7 @@ const MEMORY: Family = Family::new("process_resident_memory_bytes", "Resident me
 const CPU: Family = Family::new("process_cpu_seconds", "CPU time");
 const FILES: Family = Family::new("process_open_fds", "Open files");
 const MOST_FILES: Family = Family::new("process_max_fds", "Maximum number of open files");
-const START: Family =
-    Family::new("process_start_time_seconds", "Start time, Unix time");
+const START: Family = Family::new("process_start_time_seconds", "Start time, Unix time");
 
 /// What is known of this process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -23,7 +23,8 @@ const HITS: Family = Family::new(
     "tollgate_hits",
     "Sum of the costs of these decisions, without charges, refunds and settlements",
 );
-const NEAR: Family = Family::new("tollgate_near_limit", "Allowed requests that left less than a fifth of the limit");
+const NEAR: Family =
+    Family::new("tollgate_near_limit", "Allowed requests that left less than a fifth of the limit");
 const BAD_VALUES: Family =
     Family::new("tollgate_bad_values", "Requests with a value that the limit could not use");
 const UNMATCHED: Family =
@@ -49,33 +50,22 @@ const BYTES: Family = Family::new("tollgate_store_bytes", "Memory used by keys")
 const EVICTIONS: Family =
     Family::new("tollgate_evictions", "Keys evicted or refused because the store was full");
 const UP: Family = Family::new("tollgate_backend_up", "1 if the store responds");
-const STORE_DURATION: Family = Family::new(
-    "tollgate_store_duration_seconds",
-    "Time that decisions waited for the store",
-);
-const STORE_CALLS: Family =
-    Family::new("tollgate_store_calls", "Calls to the store by outcome");
-const BREAKER: Family = Family::new(
-    "tollgate_store_breaker_open",
-    "1 while the circuit breaker skips calls to the store",
-);
-const NODES: Family =
-    Family::new("tollgate_nodes", "Processes that share the store, including this one");
-const LEASED: Family =
-    Family::new("tollgate_lease_tokens", "Tokens leased and not used");
+const STORE_DURATION: Family =
+    Family::new("tollgate_store_duration_seconds", "Time that decisions waited for the store");
+const STORE_CALLS: Family = Family::new("tollgate_store_calls", "Calls to the store by outcome");
+const BREAKER: Family =
+    Family::new("tollgate_store_breaker_open", "1 while the circuit breaker skips calls to the store");
+const NODES: Family = Family::new("tollgate_nodes", "Processes that share the store, including this one");
+const LEASED: Family = Family::new("tollgate_lease_tokens", "Tokens leased and not used");
 const SHORTFALL: Family = Family::new(
     "tollgate_lease_shortfall_tokens",
     "Maximum tokens per key that leases can withhold (processes x lease)",
 );
-const LEASES_ENDED: Family = Family::new(
-    "tollgate_lease_ended_tokens",
-    "Leased tokens that were spent, returned or lost",
-);
+const LEASES_ENDED: Family =
+    Family::new("tollgate_lease_ended_tokens", "Leased tokens that were spent, returned or lost");
 const RELOADS: Family = Family::new("tollgate_config_reloads", "Policies loaded or rejected");
-const RELOADED: Family = Family::new(
-    "tollgate_config_last_reload_successful",
-    "1 if the last policy that was read is active",
-);
+const RELOADED: Family =
+    Family::new("tollgate_config_last_reload_successful", "1 if the last policy that was read is active");
 const RELOADED_AT: Family = Family::new(
     "tollgate_config_last_reload_success_timestamp_seconds",
     "Time of the last successful load, Unix time",

@@ -31,7 +31,10 @@ impl Remembered {
     fn read_new(&mut self, text: &[u8]) -> Result<Quota, String> {
         let readable = std::str::from_utf8(text).ok().filter(|text| text.len() <= LONGEST_LIMIT);
         let Some(readable) = readable else {
-            return Err(format!("limit must be a rate such as 10/s or 600/min burst 50, not '{}'", Quoted(text)));
+            return Err(format!(
+                "limit must be a rate such as 10/s or 600/min burst 50, not '{}'",
+                Quoted(text)
+            ));
         };
         let quota: Quota = readable.parse().map_err(|error: QuotaError| error.to_string())?;
         self.0 = Some((text.into(), quota));
@@ -58,8 +61,7 @@ pub(super) async fn allow<S: Store>(
     };
     let Some(cost) = number(cost) else {
         let (most, cost) = (u64::MAX, Quoted(cost));
-        return replies
-            .error(format_args!("ERR cost must be a whole number from 0 to {most}, not '{cost}'"));
+        return replies.error(format_args!("ERR cost must be a whole number from 0 to {most}, not '{cost}'"));
     };
     match clerk.decide_own(Mode::Take, Own::fixed(FAMILY, quota), key, cost).await {
         Ok(decision) => replies.boolean(decision.is_admitted()),

@@ -196,8 +196,7 @@ impl Session {
             _ => return None,
         };
         let name = String::from_utf8_lossy(upper).to_lowercase();
-        (!self.scopes().has(needed))
-            .then(|| format!("NOPERM '{name}' needs the scope {needed}"))
+        (!self.scopes().has(needed)).then(|| format!("NOPERM '{name}' needs the scope {needed}"))
     }
 
     /// Answers what every Redis answers.
@@ -286,10 +285,8 @@ fn unknown_subcommand(subcommand: &[u8], of: &str, replies: &mut Replies) {
 pub(super) fn check_key(key: &[u8], replies: &mut Replies) -> bool {
     let fits = key.len() <= MAX_KEY_BYTES;
     if !fits {
-        replies.error(format_args!(
-            "ERR key is too long: {} bytes, the maximum is {MAX_KEY_BYTES}",
-            key.len()
-        ));
+        replies
+            .error(format_args!("ERR key is too long: {} bytes, the maximum is {MAX_KEY_BYTES}", key.len()));
     }
     fits
 }

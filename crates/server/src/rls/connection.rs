@@ -235,9 +235,7 @@ fn unlike_grpc() -> Response<Body> {
 
 fn status_of(why: Unreceived) -> Status {
     match why {
-        Unreceived::TooLarge => {
-            Status::out_of_range(format!("the message exceeds {LARGEST_MESSAGE} bytes"))
-        }
+        Unreceived::TooLarge => Status::out_of_range(format!("the message exceeds {LARGEST_MESSAGE} bytes")),
         Unreceived::TimedOut => Status::deadline_exceeded("request body not complete in time"),
         Unreceived::CutShort => Status::cancelled("incomplete or malformed body"),
     }

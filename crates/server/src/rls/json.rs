@@ -208,8 +208,7 @@ fn number(value: &Value, at: &str) -> Result<u64, String> {
     let digits =
         |text: &str| if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None };
     let number = value.as_u64().or_else(|| value.as_str().and_then(digits));
-    number
-        .ok_or_else(|| format!("{at} must be a whole number from 0 to {}, not {}", u64::MAX, short(value)))
+    number.ok_or_else(|| format!("{at} must be a whole number from 0 to {}, not {}", u64::MAX, short(value)))
 }
 
 fn unknown(name: &str, at: &str, known: &str) -> String {

@@ -511,7 +511,7 @@ async fn decide_does_not_fall_back_where_only_the_store_can_do_it() {
         let refunded = clerk.decide(Mode::Refund, &asks).await.map(|ruling| ruling.is_allowed()).unwrap_err();
         for error in [held.unwrap_err(), charged, refunded] {
             assert!(matches!(error, AskError::Unavailable { is_without_effect: true }), "{error}");
-            assert_eq!(error.to_string(), "store unavailable, nothing was charged; a retry is safe");
+            assert_eq!(error.to_string(), "store unavailable, no cost was applied; a retry is safe");
         }
         assert_eq!((engine.held(), engine.fallback_usage().keys), (0, Some(0)), "{choice}");
         is_away.store(false, Ordering::Relaxed);
@@ -528,7 +528,10 @@ async fn decide_says_when_it_is_not_safe_to_try_again() {
     engine.store().away_after.store(1, Ordering::Relaxed);
     let error = clerk.decide(Mode::Charge, &[Ask::policy(&nobody)]).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, AskError::Unavailable { is_without_effect: false }));
-    assert_eq!(error.to_string(), "store unavailable, the cost may have been charged; a retry may charge it twice");
+    assert_eq!(
+        error.to_string(),
+        "store unavailable, the cost may have been applied; a retry may apply it twice"
+    );
     is_away.store(false, Ordering::Relaxed);
     assert_eq!(left(&mut clerk, &nobody).await, [4, 5], "the first of two was charged");
 }

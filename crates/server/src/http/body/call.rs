@@ -159,9 +159,13 @@ impl<'de> Visitor<'de> for OwnLimitSeed {
         let (mut quota, mut name, mut kind) = (None, None, None);
         while let Some(member) = object.next_key_seed(Name)? {
             match &*member {
-                "rate" => set("rate", &mut quota, || parsed(&mut object, "rate", "a rate such as \"10/s burst 20\""))?,
+                "rate" => set("rate", &mut quota, || {
+                    parsed(&mut object, "rate", "a rate such as \"10/s burst 20\"")
+                })?,
                 "name" => set("name", &mut name, || limit_name(&mut object))?,
-                "algorithm" => set("algorithm", &mut kind, || parsed(&mut object, "algorithm", "a name such as \"token-bucket\""))?,
+                "algorithm" => set("algorithm", &mut kind, || {
+                    parsed(&mut object, "algorithm", "a name such as \"token-bucket\"")
+                })?,
                 other => return Err(A::Error::unknown_field(other, OWN_LIMIT)),
             }
         }

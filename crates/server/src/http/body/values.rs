@@ -204,9 +204,7 @@ impl<'de> Visitor<'de> for Descriptor<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Fields<'de>, A::Error> {
         let HttpLimits { fields: most, key_length, .. } = *self.0;
         let mut fields = Fields::new();
-        while let Some(name) =
-            object.next_key_seed(Text { what: "a field name", longest: key_length })?
-        {
+        while let Some(name) = object.next_key_seed(Text { what: "a field name", longest: key_length })? {
             if fields.len() == most {
                 return Err(A::Error::custom(format_args!("too many fields: the maximum is {most}")));
             }

@@ -49,10 +49,7 @@ impl Wrong {
             }
             Self::TooLarge => Refusal::large_head(limits),
             Self::TooManyFields => Refusal::many_fields(limits),
-            Self::Length => Refusal::last(
-                StatusCode::BAD_REQUEST,
-                "content-length must be one whole number",
-            ),
+            Self::Length => Refusal::last(StatusCode::BAD_REQUEST, "content-length must be one whole number"),
         }
     }
 }

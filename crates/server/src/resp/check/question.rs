@@ -167,7 +167,8 @@ fn text<'a>(what: &'static str, text: &'a [u8]) -> Result<&'a str, Mistake<'a>> 
 /// Reads the duration of a hold: whole seconds, or a duration with its unit.
 fn hold(text: &[u8]) -> Result<Duration, Mistake<'_>> {
     let seconds = number(text).filter(|seconds| (1..=LONGEST_HOLD.as_secs()).contains(seconds));
-    let with_unit = || std::str::from_utf8(text).ok().filter(|text| text.starts_with(|c: char| c.is_ascii_digit()));
+    let with_unit =
+        || std::str::from_utf8(text).ok().filter(|text| text.starts_with(|c: char| c.is_ascii_digit()));
     let span = seconds.map(Duration::from_secs).or_else(|| parse_hold(with_unit()?));
     span.ok_or(Mistake::Hold { text })
 }
@@ -189,7 +190,9 @@ impl fmt::Display for Mistake<'_> {
                     "HOLD must be a duration such as 30s or 500ms, or whole seconds from 1 to {most}, not '{text}'"
                 )
             }
-            Self::TwoActs { first, option } if first == option => write!(f, "duplicate option {}", Quoted(option)),
+            Self::TwoActs { first, option } if first == option => {
+                write!(f, "duplicate option {}", Quoted(option))
+            }
             Self::TwoActs { first, option } => {
                 write!(f, "{} cannot be combined with {}", Quoted(option), Quoted(first))
             }
@@ -200,10 +203,7 @@ impl fmt::Display for Mistake<'_> {
             }
             Self::TooLong { field, length } => {
                 let field = Quoted(field.as_bytes());
-                write!(
-                    f,
-                    "field '{field}' is too long: {length} bytes, the maximum is {MAX_KEY_BYTES}"
-                )
+                write!(f, "field '{field}' is too long: {length} bytes, the maximum is {MAX_KEY_BYTES}")
             }
             Self::Late { option } => {
                 write!(f, "{option} must come before the fields; if it is a field, write FIELDS first")
@@ -256,7 +256,9 @@ mod tests {
             assert_eq!(question.act, Act::Hold(Duration::from_secs(60)));
             assert_eq!(question.fields[..], [("ip", &b"\xff"[..])]);
         });
-        for (word, span) in [("30s", 30_000), ("500ms", 500), ("1.5min", 90_000), ("24h", 86_400_000), ("7", 7_000)] {
+        for (word, span) in
+            [("30s", 30_000), ("500ms", 500), ("1.5min", 90_000), ("24h", 86_400_000), ("7", 7_000)]
+        {
             read(format!("tg.check HOLD {word} a b\n").as_bytes(), |question| {
                 assert_eq!(question.expect("a question").act, Act::Hold(Duration::from_millis(span)));
             });

@@ -209,10 +209,16 @@ fn a_listener_may_serve_some_scopes_only() {
     }
     for path in ["/v1/limits", "/v1/keys/top", "/v1/policy", "/metrics"] {
         let detail = site.get(path).problem(404);
-        assert_eq!(detail, format!("{path:?} is not served on this listener. Use the admin listener (`admin.address`)."));
+        assert_eq!(
+            detail,
+            format!("{path:?} is not served on this listener. Use the admin listener (`admin.address`).")
+        );
     }
     let settle = site.post("/v1/settle", "{}").problem(404);
-    assert_eq!(settle, "\"/v1/settle\" is not served on this listener. Use the HTTP listener (`http.address`).");
+    assert_eq!(
+        settle,
+        "\"/v1/settle\" is not served on this listener. Use the HTTP listener (`http.address`)."
+    );
     assert_eq!(site.post("/v1/reset", r#"{"descriptor":{"ip":"1"}}"#).status, 404);
     assert_eq!(
         site.get("/json").problem(404),

@@ -90,10 +90,7 @@ fn modes_and_holds_are_known() {
     {
         assert_eq!(with(&format!(r#""hold":"{text}""#)), hold(text));
     }
-    assert_eq!(
-        with(r#""hold":"1s","mode":"peek""#),
-        "`hold` needs the mode `take`"
-    );
+    assert_eq!(with(r#""hold":"1s","mode":"peek""#), "`hold` needs the mode `take`");
 }
 
 #[test]
@@ -125,10 +122,7 @@ fn a_limit_of_the_callers_own_must_make_sense() {
         "`rate`: quota \"18446744073709551616/s\": 18446744073709551616 is too large; the largest number is 18446744073709551615"
     );
     assert_eq!(own(r#"{"rate":10}"#), "`rate` must be a rate such as \"10/s burst 20\", not the number 10");
-    assert!(
-        own(r#"{"rate":"1/s","algorithm":"gcra"}"#)
-            .starts_with("`algorithm`: ")
-    );
+    assert!(own(r#"{"rate":"1/s","algorithm":"gcra"}"#).starts_with("`algorithm`: "));
     for name in ["", "a b", "größe", "\\u0000"] {
         let shown: String = serde_json::from_str(&format!("\"{name}\"")).unwrap();
         assert_eq!(
@@ -268,14 +262,8 @@ fn settlements_must_make_sense() {
         (format!(r#"{{"id":"{id}","id":"{id}","actual":1}}"#), "duplicate field `id`"),
         (format!(r#"{{"id":"{id}","actual":1,"actual":1}}"#), "duplicate field `actual`"),
         (format!(r#"{{"id":"{id}","cost":1}}"#), "unknown field `cost`, expected `id` or `actual`"),
-        (
-            r#"{"id":"xyz","actual":1}"#.to_owned(),
-            "`id`: a hold id has 32 hexadecimal digits",
-        ),
-        (
-            "[]".to_owned(),
-            "invalid type: sequence, expected an object with `id` and `actual`",
-        ),
+        (r#"{"id":"xyz","actual":1}"#.to_owned(), "`id`: a hold id has 32 hexadecimal digits"),
+        ("[]".to_owned(), "invalid type: sequence, expected an object with `id` and `actual`"),
     ] {
         assert_eq!(site.post("/v1/settle", &body).problem(400), detail, "{body}");
     }

@@ -46,10 +46,7 @@ fn a_token_opens_what_it_has_the_scope_for() {
     }
     assert_eq!(check(&site, "authorization: Basic czNjcmV0\r\n", "take").status, 401);
     assert_eq!(check(&site, ci, "take").status, 200);
-    assert_eq!(
-        get(&site, "/v1/limits", ci).problem(403),
-        "the scope admin is required"
-    );
+    assert_eq!(get(&site, "/v1/limits", ci).problem(403), "the scope admin is required");
     assert_eq!(get(&site, "/v1/limits", ops).status, 200);
     for path in ["/healthz", "/readyz", "/openapi.json"] {
         assert_eq!(get(&site, path, "").status, 200, "{path} is open to all");

@@ -151,7 +151,7 @@ fn writes_are_answered_503_while_the_store_is_away() {
         for who in ["open", "closed", "local"] {
             let check = format!(r#"{{"descriptor":{{"who":"{who}"}}{more}}}"#);
             let answer = site.check(&check);
-            let text = "store unavailable, the cost may have been charged; a retry may charge it twice";
+            let text = "store unavailable, the cost may have been applied; a retry may apply it twice";
             assert_eq!(answer.problem(503), text, "{check}");
             assert_eq!((&answer.json()["retry_safe"], answer.field("retry-after")), (&json!(false), None));
             let several = site.check(&format!("[{check}]")).json();

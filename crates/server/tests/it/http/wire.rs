@@ -145,7 +145,11 @@ fn header_fields_that_are_too_large_are_refused() {
     let long = site.get(&format!("/v1/limits?after={}", "b".repeat(300)));
     assert_eq!(long.problem(431), "the request line and headers exceed 300 bytes");
     let far_too_many = get(&fields(60));
-    assert_eq!(far_too_many.problem(431), "the request has more than 5 header fields", "which are not even read");
+    assert_eq!(
+        far_too_many.problem(431),
+        "the request has more than 5 header fields",
+        "which are not even read"
+    );
     let mut client = site.client();
     client.try_send(
         format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\na: {}", "b".repeat(200_000)).as_bytes(),
@@ -376,10 +380,7 @@ async fn http_2_has_the_same_limits() {
     let mut sender = http2(&site).await;
     let (status, problem) =
         check_http2(&mut sender, &format!("{CHECK}{}", " ".repeat(101 - CHECK.len()))).await;
-    assert_eq!(
-        (status, problem["detail"].as_str()),
-        (413, Some("the body exceeds 100 bytes"))
-    );
+    assert_eq!((status, problem["detail"].as_str()), (413, Some("the body exceeds 100 bytes")));
     let mut sender = http2(&site).await;
     let request = http::Request::post("http://localhost/v1/check")
         .header("content-type", "application/json")

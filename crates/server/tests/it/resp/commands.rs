@@ -277,8 +277,7 @@ fn what_is_held_is_settled_once() {
     for line in ["TG.SETTLE", "TG.SETTLE x", "TG.SETTLE x 1 2", "TG.SETTLE x FIELDS"] {
         assert_eq!(caller.say(line), Reply::error("ERR wrong number of arguments for 'tg.settle' command"));
     }
-    let unknown =
-        "ERR a hold id has 32 hexadecimal digits";
+    let unknown = "ERR a hold id has 32 hexadecimal digits";
     assert_eq!(caller.say("TG.SETTLE x 1"), Reply::error(unknown));
     let number = "ERR actual cost must be a whole number from 0 to 18446744073709551615, not '-1'";
     assert_eq!(caller.ask(&[b"TG.SETTLE", &permit, b"-1"]), Reply::error(number));
@@ -318,9 +317,7 @@ fn settle_by_number_and_by_field() {
         (format!("{three} FIELDS tokens 1 tokens 2"), Reply::error("ERR duplicate field 'tokens'")),
         (
             format!("{three} FIELDS tokens x"),
-            Reply::error(
-                "ERR actual cost must be a whole number from 0 to 18446744073709551615, not 'x'",
-            ),
+            Reply::error("ERR actual cost must be a whole number from 0 to 18446744073709551615, not 'x'"),
         ),
         (format!("{three} FIELDS bytes 10 tokens 20"), Reply::Integer(1)),
     ] {
@@ -385,9 +382,8 @@ fn mistakes_decide_nothing() {
     let mut caller = serving.caller();
     let long = format!("TG.ALLOW {} 1/s", "k".repeat(1_025));
     let endless = format!("TG.ALLOW k {}", "1".repeat(60_000));
-    let cost = |cost: &str| {
-        format!("ERR cost must be a whole number from 0 to 18446744073709551615, not '{cost}'")
-    };
+    let cost =
+        |cost: &str| format!("ERR cost must be a whole number from 0 to 18446744073709551615, not '{cost}'");
     for (line, told) in [
         ("TG.ALLOW", "ERR wrong number of arguments for 'tg.allow' command"),
         ("TG.ALLOW k", "ERR wrong number of arguments for 'tg.allow' command"),
@@ -400,7 +396,10 @@ fn mistakes_decide_nothing() {
             "ERR quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s",
         ),
         ("TG.ALLOW k \u{fffd}", "ERR quota \"\u{fffd}\": expected a number such as 10, found \"\u{fffd}\""),
-        (&endless, &format!("ERR limit must be a rate such as 10/s or 600/min burst 50, not '{}'", "1".repeat(128))),
+        (
+            &endless,
+            &format!("ERR limit must be a rate such as 10/s or 600/min burst 50, not '{}'", "1".repeat(128)),
+        ),
         (
             "TG.RESET ALLOW k 10",
             "ERR quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s",
@@ -416,7 +415,8 @@ fn mistakes_decide_nothing() {
         assert_eq!(caller.say(line), Reply::error(told), "{line}");
     }
     assert!(caller.send(b"TG.ALLOW k \"\\xff\"\r\n"));
-    let unreadable = Reply::error("ERR limit must be a rate such as 10/s or 600/min burst 50, not '\u{fffd}'");
+    let unreadable =
+        Reply::error("ERR limit must be a rate such as 10/s or 600/min burst 50, not '\u{fffd}'");
     assert_eq!(caller.hear(), unreadable);
     assert_eq!(check(&mut caller, "TG.CHECK DOMAIN llm user ann tokens 7").2, 93);
 }
@@ -474,9 +474,7 @@ fn a_token_is_the_password() {
     assert_eq!(caller.say("PING"), Reply::Status("PONG".to_owned()));
     assert_eq!(caller.say("CL.THROTTLE k 1 1 1"), Reply::numbers([0, 2, 1, -1, 1]));
     assert_eq!(caller.say("TG.ALLOW k 1/s"), Reply::Integer(1));
-    let admin = |name: &str| {
-        Reply::Error(format!("NOPERM '{name}' needs the scope admin"))
-    };
+    let admin = |name: &str| Reply::Error(format!("NOPERM '{name}' needs the scope admin"));
     assert_eq!(caller.say("TG.LIMITS"), admin("tg.limits"));
     assert_eq!(caller.say("INFO"), admin("info"));
     assert_eq!(caller.say("TG.RESET ip 1"), admin("tg.reset"));

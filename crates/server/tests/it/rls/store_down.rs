@@ -107,7 +107,7 @@ async fn a_refund_is_unavailable_while_the_store_is_away() {
         assert_eq!(error.code(), tonic::Code::Unavailable, "{choice}");
         assert_eq!(
             error.message(),
-            "store unavailable, the cost may have been charged; a retry may charge it twice"
+            "store unavailable, the cost may have been applied; a retry may apply it twice"
         );
     }
 }
