@@ -137,12 +137,12 @@ impl<S: Store> Engine<S> {
         lock(&self.shared.status).loaded(origin, self.shared.time.utc());
     }
 
-    /// Notes that another policy could not be loaded, and why. The one that there is goes on deciding.
+    /// Records that a policy could not be loaded, and why. The previous policy stays active.
     pub fn load_failed(&self, problem: impl Into<String>) {
         lock(&self.shared.status).failed(problem.into(), self.shared.time.utc());
     }
 
-    /// How the policy that decides came to be, and what went wrong since.
+    /// Returns the state of the active policy, and the error of the last reload.
     pub fn status(&self) -> PolicyStatus {
         lock(&self.shared.status).clone()
     }
@@ -210,7 +210,7 @@ impl<S: Store> Engine<S> {
         self.shared.permits.bytes()
     }
 
-    /// How many limits were reset for a key.
+    /// Returns the number of resets, counted for each limit and key.
     pub fn resets(&self) -> u64 {
         self.shared.resets.load(Ordering::Relaxed)
     }
@@ -233,12 +233,12 @@ impl<S: Store> Engine<S> {
         self.shared.health.answers(&self.shared.store, &self.shared.time).await
     }
 
-    /// What the process keeps for limits that it decides alone while the store is away.
+    /// Returns the memory of the local counters that are used while the store is unavailable.
     pub fn fallback_usage(&self) -> Usage {
         self.shared.fallback.usage()
     }
 
-    /// How many calls no limit applied to, by domain. Those in domains that the policy does not have are counted together, as
+    /// Returns the number of requests to which no limit applied, by domain. Requests in unknown domains are counted together, as
     /// `@unknown`.
     pub fn unmatched(&self) -> Vec<(String, u64)> {
         self.shared.unmatched.counts()

@@ -1,4 +1,4 @@
-//! What the server knows, for people and dashboards.
+//! Lists of limits, keys and resets, and the state of the policy.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -247,7 +247,7 @@ struct RuleShown {
     domain: String,
     name: String,
     rates: Vec<String>,
-    /// Whether there was anything to forget.
+    /// Whether there was a counter.
     known: bool,
 }
 

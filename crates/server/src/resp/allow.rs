@@ -1,4 +1,4 @@
-//! `TG.ALLOW`: yes or no, by a limit that comes with the call.
+//! `TG.ALLOW`: decides by a limit that is sent with the command.
 
 use tollgate::store::{Mode, Store};
 use tollgate::{Quota, QuotaError};
@@ -42,7 +42,7 @@ impl Remembered {
     }
 }
 
-/// `TG.ALLOW key limit [cost]`: 1 if there is room for it under a limit such as `10/s`, and it is taken; else 0.
+/// `TG.ALLOW key limit [cost]`: 1 if a limit such as `10/s` allows the cost, which is then counted; else 0.
 pub(super) async fn allow<S: Store>(
     clerk: &mut Clerk<S>,
     remembered: &mut Remembered,
@@ -69,7 +69,7 @@ pub(super) async fn allow<S: Store>(
     }
 }
 
-/// `TG.RESET ALLOW key limit`: 1 if there was something to forget. Returns what was reset.
+/// `TG.RESET ALLOW key limit`: 1 if there was a counter. Returns the limits that were reset.
 pub(super) async fn reset<S: Store>(
     clerk: &mut Clerk<S>,
     remembered: &mut Remembered,

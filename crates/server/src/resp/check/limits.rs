@@ -1,4 +1,4 @@
-//! `TG.LIMITS`: what the policy says, and what came of it.
+//! `TG.LIMITS`: the limits of the policy and their counters.
 
 use tollgate::store::Store;
 
@@ -7,11 +7,11 @@ use super::super::request::Arguments;
 use super::super::session::number;
 use crate::engine::{Clerk, Opened, Outcome};
 
-/// How many are told at once unless the caller says, and at most.
+/// The default and the maximum size of a page.
 const PAGE: usize = 100;
 const LONGEST_PAGE: usize = 1_000;
 
-/// What is told of each.
+/// The counters of each limit.
 const COUNTED: [(&str, Outcome); 3] =
     [("allowed", Outcome::Allowed), ("denied", Outcome::Denied), ("shadow_denied", Outcome::ShadowDenied)];
 
