@@ -1,4 +1,4 @@
-//! What a caller asks.
+//! Requests to the engine.
 
 use std::error::Error;
 use std::fmt;
@@ -8,33 +8,32 @@ use tollgate_policy::{BadValue, Descriptor, Field};
 
 use super::loaded::Opened;
 
-/// What a caller wants, and how much of it.
+/// A request to decide: the limits it concerns, and its cost.
 #[derive(Debug)]
 pub struct Ask<'a, S: Store> {
-    /// Of which limits.
+    /// The limits.
     pub subject: Subject<'a, S>,
-    /// How much, unless a limit has a field that says so; one if the caller does not say. Nothing is always allowed, and tells
-    /// what is left.
+    /// The cost for limits without a cost field; `None` counts as 1. A cost of 0 is always allowed and only reads the counters.
     pub cost: Option<u64>,
-    /// Whether limits refuse it only if all that are asked together do, as those of a policy do that say so themselves.
+    /// Whether the request is denied only if all of its limits deny it.
     pub in_quota_mode: bool,
-    /// Whether limits only tell what they would say, as those of a policy do that are in shadow.
+    /// Whether limits decide in shadow mode: they count, and never deny.
     pub in_shadow_mode: bool,
 }
 
-/// Which limits are asked.
+/// The limits that a request concerns.
 #[derive(Debug)]
 pub enum Subject<'a, S: Store> {
-    /// Those of the policy that apply to a domain and some fields.
+    /// The limits of the policy that apply to these fields in this domain.
     Policy(&'a str, &'a [Field<'a>]),
-    /// None of a domain.
+    /// No limit of this domain.
     Nothing(&'a str),
-    /// One that the caller [opened](super::Clerk::open), for a key.
+    /// A limit that the caller [supplied](super::Clerk::open), for a key.
     Limit(&'a Opened<S>, &'a [u8]),
 }
 
 impl<S: Store> Subject<'_, S> {
-    /// The domain of the policy; none of a limit that the caller opened.
+    /// Returns the domain of the policy; `None` for a limit that the caller supplied.
     pub(super) fn domain(&self) -> Option<&str> {
         match self {
             Self::Policy(domain, _) | Self::Nothing(domain) => Some(domain),
@@ -44,34 +43,34 @@ impl<S: Store> Subject<'_, S> {
 }
 
 impl<'a, S: Store> Ask<'a, S> {
-    /// One of these.
+    /// Creates a request with a cost of 1.
     pub fn new(subject: Subject<'a, S>) -> Self {
         Self { subject, cost: None, in_quota_mode: false, in_shadow_mode: false }
     }
 
-    /// One of whatever the policy says.
+    /// Creates a request for the limits of the policy.
     pub fn policy<'d: 'a>(descriptor: &'a Descriptor<'d>) -> Self {
         Self::new(Subject::Policy(descriptor.domain(), descriptor.fields()))
     }
 
-    /// One of a limit that was opened for the purpose.
+    /// Creates a request for a limit that the caller supplied.
     pub fn limit(opened: &'a Opened<S>, key: &'a [u8]) -> Self {
         Self::new(Subject::Limit(opened, key))
     }
 
-    /// The same at another cost.
+    /// Sets the cost.
     #[must_use]
     pub fn costing(self, cost: u64) -> Self {
         Self { cost: Some(cost), ..self }
     }
 
-    /// The same, refused only if all that are asked together are.
+    /// Sets whether the request is denied only if all of its limits deny it.
     #[must_use]
     pub fn in_quota_mode(self, in_quota_mode: bool) -> Self {
         Self { in_quota_mode, ..self }
     }
 
-    /// The same, never refused, only told.
+    /// Sets whether limits decide in shadow mode.
     #[must_use]
     pub fn in_shadow_mode(self, in_shadow_mode: bool) -> Self {
         Self { in_shadow_mode, ..self }

@@ -12,8 +12,8 @@ use super::notes::{CostFrom, Want};
 
 /// The actual cost of a hold.
 ///
-/// A number settles the limits whose cost the call stated, by its cost or, if no limit took that, in a cost field; names settle
-/// the limits that read these cost fields; every other limit keeps its cost.
+/// A number settles the limits that took the cost of the check; if none did, those that read their cost from a field. Names
+/// settle the limits that read these cost fields. Every other limit keeps its cost.
 #[derive(Clone, Copy, Debug)]
 pub enum Actual<'a> {
     /// The cost that the call stated.
@@ -48,7 +48,7 @@ pub enum SettleError {
 /// What each hit cost in the end.
 pub(super) type HitCosts = SmallVec<[u64; 4]>;
 
-/// Where the costs of something held come from.
+/// The sources of the costs of a hold.
 pub(super) struct Costs {
     hits: SmallVec<[HitCost; 4]>,
     /// Whether any limit applies to the call, and whether one takes the cost that the call stated.
@@ -58,7 +58,7 @@ pub(super) struct Costs {
     fields: SmallVec<[Arc<str>; 1]>,
 }
 
-/// What a hit that can be settled took.
+/// The estimated cost of a hit.
 struct HitCost {
     taken: u64,
     from: CostFrom,
@@ -88,8 +88,8 @@ impl Costs {
         costs
     }
 
-    /// What each hit cost in the end. `is_cost_field` tells whether limits of the policy read their cost from a field: one that
-    /// does not apply to this call is no mistake.
+    /// Returns the actual cost of each hit. `is_cost_field` returns whether a limit of the policy reads its cost from a field:
+    /// naming the field of a limit that does not apply to this hold is no error.
     pub(super) fn actual(
         &self,
         actual: Actual<'_>,
