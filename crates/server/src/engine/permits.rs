@@ -42,7 +42,7 @@ struct Inner<S: Store> {
     held: HashMap<PermitId, Entry<S>, RandomState>,
     /// The same by the time it ends.
     ends: BTreeSet<(Tick, PermitId)>,
-    /// What is held and what is about to be, by caller and for all of them.
+    /// Open and reserved holds, by caller and in total.
     of_caller: HashMap<Caller, Load, RandomState>,
     of_all: Load,
 }
@@ -61,7 +61,7 @@ struct Load {
     bytes: u64,
 }
 
-/// Room for one permit that is about to be held. It is free again when this is dropped.
+/// A reservation for one hold, released when it is dropped.
 pub(super) struct Reserved<'a, S: Store> {
     permits: &'a Permits<S>,
     caller: Caller,
@@ -69,7 +69,7 @@ pub(super) struct Reserved<'a, S: Store> {
     bytes: u64,
 }
 
-/// Something taken.
+/// A cost that is held.
 pub(super) struct Held<S: Store> {
     /// `None` if it took nothing that can be refunded.
     pub(super) permit: Option<S::Permit>,

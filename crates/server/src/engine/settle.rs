@@ -45,7 +45,7 @@ pub enum SettleError {
     Store(StoreError),
 }
 
-/// What each hit cost in the end.
+/// The actual cost of each hit.
 pub(super) type HitCosts = SmallVec<[u64; 4]>;
 
 /// The sources of the costs of a hold.
