@@ -160,11 +160,11 @@ impl<'de> Visitor<'de> for OwnLimitSeed {
         while let Some(member) = object.next_key_seed(Name)? {
             match &*member {
                 "rate" => set("rate", &mut quota, || {
-                    parsed(&mut object, "rate", "a rate such as \"10/s burst 20\"")
+                    parsed(&mut object, "`rate`", "a rate such as \"10/s burst 20\"")
                 })?,
                 "name" => set("name", &mut name, || limit_name(&mut object))?,
                 "algorithm" => set("algorithm", &mut kind, || {
-                    parsed(&mut object, "algorithm", "a name such as \"token-bucket\"")
+                    parsed(&mut object, "`algorithm`", "a name such as \"token-bucket\"")
                 })?,
                 other => return Err(A::Error::unknown_field(other, OWN_LIMIT)),
             }

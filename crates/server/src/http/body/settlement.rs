@@ -49,7 +49,7 @@ impl<'de> Visitor<'de> for SettlementSeed<'_> {
         while let Some(member) = object.next_key_seed(Name)? {
             match &*member {
                 "id" if id.is_some() => return Err(A::Error::duplicate_field("id")),
-                "id" => id = Some(parsed(&mut object, "id", "the id of a hold")?),
+                "id" => id = Some(parsed(&mut object, "`id`", "the id of a hold")?),
                 "actual" if actual.is_some() => return Err(A::Error::duplicate_field("actual")),
                 "actual" => actual = Some(object.next_value_seed(ActualSeed(self.0))?),
                 other => return Err(A::Error::unknown_field(other, MEMBERS)),

@@ -52,7 +52,7 @@ impl<'de> DeserializeSeed<'de> for Text {
     type Value = Cow<'de, str>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Cow<'de, str>, D::Error> {
-        let text = Name.deserialize(json)?;
+        let text = Named { what: self.what, expects: "a string" }.deserialize(json)?;
         is_short(self.what, &text, self.longest)?;
         Ok(text)
     }
@@ -69,26 +69,26 @@ fn is_short<E: Error>(what: &str, text: &str, longest: usize) -> Result<(), E> {
     Err(E::custom(format_args!("{what} has {length} characters; the maximum is {longest}")))
 }
 
-/// Reads a string and parses it. Errors name the member and what it `expects`.
+/// Reads a string and parses it. Errors say `what` it is.
 pub(super) fn parsed<'de, T: FromStr<Err: fmt::Display>, A: MapAccess<'de>>(
     object: &mut A,
-    member: &'static str,
+    what: &'static str,
     expects: &'static str,
 ) -> Result<T, A::Error> {
-    let text = object.next_value_seed(Named { member, expects })?;
-    text.parse().map_err(|error| A::Error::custom(format_args!("`{member}`: {error}")))
+    let text = object.next_value_seed(Named { what, expects })?;
+    text.parse().map_err(|error| A::Error::custom(format_args!("{what}: {error}")))
 }
 
-/// Reads a string: borrowed, unless it has escapes. The error for a value of another type names the member.
+/// Reads a string: borrowed, unless it has escapes. The error for a value of another type says `what` it is.
 struct Named {
-    member: &'static str,
+    what: &'static str,
     expects: &'static str,
 }
 
 impl Named {
     fn wrong<T, E: Error>(&self, found: impl fmt::Display) -> Result<T, E> {
-        let Self { member, expects } = self;
-        Err(E::custom(format_args!("`{member}` must be {expects}, not {found}")))
+        let Self { what, expects } = self;
+        Err(E::custom(format_args!("{what} must be {expects}, not {found}")))
     }
 }
 
@@ -268,7 +268,7 @@ const MODES: &[&str] = &["take", "peek", "count", "charge", "refund"];
 
 /// Reads a mode.
 pub(super) fn mode<'de, A: MapAccess<'de>>(object: &mut A) -> Result<Mode, A::Error> {
-    let name = object.next_value_seed(Named { member: "mode", expects: "a name such as \"take\"" })?;
+    let name = object.next_value_seed(Named { what: "`mode`", expects: "a name such as \"take\"" })?;
     match &*name {
         "take" => Ok(Mode::Take),
         "peek" => Ok(Mode::Peek),
@@ -284,7 +284,7 @@ pub(super) fn mode<'de, A: MapAccess<'de>>(object: &mut A) -> Result<Mode, A::Er
 
 /// Reads the duration of a hold.
 pub(super) fn hold<'de, A: MapAccess<'de>>(object: &mut A) -> Result<Duration, A::Error> {
-    let text = object.next_value_seed(Named { member: "hold", expects: "a duration such as \"30s\"" })?;
+    let text = object.next_value_seed(Named { what: "`hold`", expects: "a duration such as \"30s\"" })?;
     parse_hold(&text).ok_or_else(|| {
         A::Error::custom(format_args!(
             "`hold` must be a duration such as \"30s\" or \"1.5min\", at most \"24h\", not {text:?}"

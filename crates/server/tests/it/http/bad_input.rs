@@ -82,6 +82,7 @@ fn modes_and_holds_are_known() {
         let hold = with(&format!(r#""hold":{value}"#));
         assert_eq!(hold, format!("`hold` must be a duration such as \"30s\", not {shown}"));
     }
+    assert_eq!(wrong(r#"{"domain":5,"descriptor":{}}"#).0, "`domain` must be a string, not the number 5");
     let hold = |text: &str| {
         format!("`hold` must be a duration such as \"30s\" or \"1.5min\", at most \"24h\", not {text:?}")
     };
