@@ -21,11 +21,11 @@ pub(crate) fn reset(by: Option<&Access>, caller: Caller, log: &DecisionLog, rese
     let (from, protocol) = (by.map(|access| access.address().to_string()), by.map(Access::protocol));
     for Reset { rule, key, was_known } in resets {
         let (domain, limit, key) = (rule.domain(), rule.name(), log.key(key));
-        tracing::info!(target: TARGET, action = "reset", who, from, protocol, domain, limit, key, known = was_known, "a key was reset");
+        tracing::info!(target: TARGET, action = "reset", who, from, protocol, domain, limit, key, known = was_known, "key reset");
     }
 }
 
-/// What came of reading a file again.
+/// The result of a reload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reload {
     Loaded,
@@ -43,7 +43,7 @@ impl Reload {
     }
 }
 
-/// Adds an entry for files that were read again: since SIGHUP asked for it, or since they changed.
+/// Adds an entry for a reload, which SIGHUP or a change of the files caused.
 pub(crate) fn reload(
     what: &str,
     path: impl fmt::Display,
@@ -52,7 +52,7 @@ pub(crate) fn reload(
     changes: Option<&str>,
 ) {
     let (result, by) = (result.name(), if was_asked { "SIGHUP" } else { "file system" });
-    tracing::info!(target: TARGET, action = "reload", who = by, from = %path, what, result, changes, "files were read again");
+    tracing::info!(target: TARGET, action = "reload", who = by, from = %path, what, result, changes, "files reloaded");
 }
 
 /// Authentications that failed: all are counted, and at most one each second is logged, after the first ten.
@@ -77,7 +77,7 @@ impl FailedAuthentications {
             return;
         }
         let unlogged = self.unlogged.swap(0, Ordering::Relaxed);
-        tracing::warn!(target: TARGET, action = "authentication", result = "failed", who = "unknown", %from, protocol, proof, unlogged, "an authentication failed");
+        tracing::warn!(target: TARGET, action = "authentication", result = "failed", who = "unknown", %from, protocol, proof, unlogged, "authentication failed");
     }
 
     pub(crate) fn count(&self) -> u64 {

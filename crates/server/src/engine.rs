@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
-use tollgate::Tick;
 use tollgate::store::{Store, Usage};
+use tollgate::{Quota, Tick};
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
 
@@ -137,12 +137,12 @@ impl<S: Store> Engine<S> {
         lock(&self.shared.status).loaded(origin, self.shared.time.utc());
     }
 
-    /// Notes that another policy could not be loaded, and why. The one that there is goes on deciding.
+    /// Records that a policy could not be loaded, and why. The previous policy stays active.
     pub fn load_failed(&self, problem: impl Into<String>) {
         lock(&self.shared.status).failed(problem.into(), self.shared.time.utc());
     }
 
-    /// How the policy that decides came to be, and what went wrong since.
+    /// Returns the state of the active policy, and the error of the last reload.
     pub fn status(&self) -> PolicyStatus {
         lock(&self.shared.status).clone()
     }
@@ -200,17 +200,17 @@ impl<S: Store> Engine<S> {
         Arc::clone(lock(&self.shared.tallies).entry((domain.into(), name.into())).or_default())
     }
 
-    /// How many permits are held.
+    /// Returns the number of open holds.
     pub fn held(&self) -> usize {
         self.shared.permits.len()
     }
 
-    /// How many bytes those permits take, about.
+    /// Returns the approximate memory of the open holds, in bytes.
     pub fn held_bytes(&self) -> u64 {
         self.shared.permits.bytes()
     }
 
-    /// How many limits were reset for a key.
+    /// Returns the number of resets, counted for each limit and key.
     pub fn resets(&self) -> u64 {
         self.shared.resets.load(Ordering::Relaxed)
     }
@@ -233,12 +233,12 @@ impl<S: Store> Engine<S> {
         self.shared.health.answers(&self.shared.store, &self.shared.time).await
     }
 
-    /// What the process keeps for limits that it decides alone while the store is away.
+    /// Returns the memory of the local counters that are used while the store is unavailable.
     pub fn fallback_usage(&self) -> Usage {
         self.shared.fallback.usage()
     }
 
-    /// How many calls no limit applied to, by domain. Those in domains that the policy does not have are counted together, as
+    /// Returns the number of requests to which no limit applied, by domain. Requests in unknown domains are counted together, as
     /// `@unknown`.
     pub fn unmatched(&self) -> Vec<(String, u64)> {
         self.shared.unmatched.counts()
@@ -261,8 +261,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The longest that anything can be held.
+/// The longest duration of a hold.
 pub const LONGEST_HOLD: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Parses the duration of a hold, such as `30s` or `1.5min`; `None` if it is malformed or longer than [`LONGEST_HOLD`].
+pub(crate) fn parse_hold(text: &str) -> Option<Duration> {
+    // The period of a quota has the same notation.
+    let quota = format!("1 per {text}").parse::<Quota>().ok().filter(|_| !text.contains("burst"))?;
+    Some(quota.period()).filter(|span| *span <= LONGEST_HOLD)
+}
 
 impl<S: Store> Clone for Engine<S> {
     /// Another handle on the same state.

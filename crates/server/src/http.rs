@@ -1,32 +1,35 @@
-//! HTTP/JSON: the API for every language.
+//! The HTTP API, with JSON bodies.
 //!
-//! | request | what |
+//! | request | purpose |
 //! | --- | --- |
-//! | `POST /v1/check` | decides: one check, or up to 1 000 in a list |
-//! | `POST /v1/settle` | settles something held at its actual cost |
-//! | `POST /v1/reset` | forgets what a descriptor or a key has used |
-//! | `GET /v1/limits` | the policy's limits and what was counted of them, in pages |
-//! | `GET /v1/keys/top` | the keys that come most often, or are refused most often |
-//! | `GET /v1/policy` | where the policy comes from, and what went wrong since |
-//! | `GET /openapi.json` | all of this for programs |
-//! | `GET /healthz`, `GET /readyz` | whether the server runs; whether it takes more |
-//! | `GET /metrics` | what was measured, as Prometheus reads it |
-//! | `POST /json`, `GET /healthcheck` | as Envoy's own rate limit service has them, [if wanted](HttpApi::rls) |
+//! | `POST /v1/check` | decide one request, or up to 1 000 in a list |
+//! | `POST /v1/settle` | replace the estimated cost of a hold by the actual cost |
+//! | `POST /v1/reset` | reset the counters of a descriptor or key |
+//! | `GET /v1/limits` | list the limits of the policy and their counters, in pages |
+//! | `GET /v1/keys/top` | list the busiest keys, or those that are denied most often |
+//! | `GET /v1/policy` | show the active policy and the last reload error |
+//! | `GET /openapi.json` | describe the API for programs |
+//! | `GET /healthz`, `GET /readyz` | liveness and readiness probes |
+//! | `GET /metrics` | metrics for Prometheus |
+//! | `POST /json`, `GET /healthcheck` | the JSON form of Envoy's rate limit service, [if enabled](HttpApi::rls) |
 //!
-//! A check is `{"descriptor": {"ip": "10.0.0.7"}}`, with a `domain` if it is not `default`, a `cost` if it is not 1, a `mode` if it
-//! is not `take`, and `"hold": "30s"` if the real cost will be known later. `{"limit": {"rate": "10/s burst 20"}, "key": "alice"}`
-//! brings its own limit along. Values of fields are strings; whole numbers and booleans are taken by their digits and words; whatever else is
-//! refused. The answer is 200 or 429, and says which limit decided and how all of them stand; a list is answered 200 with a
-//! list, in the same order, each decided by itself. Whatever is wrong with a request is told as `application/problem+json`,
-//! with the place.
+//! A check is an object such as `{"descriptor": {"ip": "10.0.0.7"}}`. It can have these members besides:
 //!
-//! What was held is settled by `{"id": "…", "actual": 640}`, or by cost fields: `{"id": "…", "actual": {"tokens": 640}}`; see
+//! - `domain`, if it is not `default`;
+//! - `cost`, if it is not 1;
+//! - `mode`, if it is not `take`; `charge` and `refund` need the scope `settle`;
+//! - `hold`, a duration such as `"30s"`, if the actual cost is known later; it needs the scope `hold`;
+//! - `limit` and `key` in place of `descriptor`, as in `{"limit": {"rate": "10/s burst 20"}, "key": "alice"}`.
+//!
+//! Values of fields are strings; whole numbers and booleans count as text. The response has status 200 or 429, the limit that
+//! decided, and the state of every limit. A list gets status 200 and a list of decisions in the same order. An error has the
+//! content type `application/problem+json`, and says where it is in the body.
+//!
+//! A hold is settled by `{"id": "…", "actual": 640}`, or by cost fields: `{"id": "…", "actual": {"tokens": 640}}`; see
 //! [`Actual`](crate::Actual).
 //!
-//! A listener may serve [some of it](HttpApi::scopes) only; what it does not serve is answered 404, with a word where to ask.
-//!
-//! Where callers must say who they are, they send `authorization: Bearer TOKEN`, or have a certificate. Modes that give back or
-//! charge need the scope `settle`.
+//! A listener can serve [some scopes](HttpApi::scopes) only. A path of another scope gets status 404 and the setting of the listener
+//! that serves it. If the server requires authentication, clients send `authorization: Bearer TOKEN` or a certificate.
 
 mod api;
 mod body;
@@ -100,15 +103,15 @@ impl<S: Store> Protocol<S> for HttpProtocol {
     }
 }
 
-/// What is said when there are too many connections.
+/// The response to a connection that the listener refuses.
 const FULL: &str = concat!(
     "HTTP/1.1 503 Service Unavailable\r\n",
     "content-type: application/problem+json\r\n",
-    "content-length: 118\r\n",
+    "content-length: 110\r\n",
     "retry-after: 1\r\n",
     "connection: close\r\n",
     "\r\n",
-    r#"{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"there are too many connections; try again"}"#,
+    r#"{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"too many connections; retry later"}"#,
 );
 
 #[cfg(test)]

@@ -107,20 +107,19 @@ impl Reloader {
 
 /// What is in files.
 trait Kept: Send + 'static {
-    /// As the log calls it.
+    /// The name in the log.
     const NAME: &'static str;
 
     /// Where it is.
     fn paths(&self) -> Vec<PathBuf>;
 
-    /// Reads it again, and tells what came of it. If nothing has changed, that is told only to those who asked.
+    /// Reloads it and logs the result. If nothing has changed, this is logged only after a SIGHUP.
     fn read_again(&mut self, was_asked: bool);
 
-    /// Adds to the audit log what came of it.
+    /// Adds the result to the audit log.
     fn audit(&self, was_asked: bool, result: audit::Reload, changes: Option<&str>) {
         let paths: Vec<String> = self.paths().iter().map(|path| path.display().to_string()).collect();
-        let what = Self::NAME.trim_start_matches("the ");
-        audit::reload(what, paths.join(" "), was_asked, result, changes);
+        audit::reload(Self::NAME, paths.join(" "), was_asked, result, changes);
     }
 }
 
@@ -151,7 +150,7 @@ fn watcher(name: &str, wishes: Sender<Wish>) -> Option<RecommendedWatcher> {
 }
 
 fn unseen(of: &str, error: &notify::Error) {
-    tracing::warn!(of, %error, "changes cannot be noticed: send SIGHUP after each");
+    tracing::warn!(of, %error, "cannot watch files, send SIGHUP after each change");
 }
 
 /// So long must it be quiet: editors and installers change a file in several steps.

@@ -1,31 +1,44 @@
-//! The protocol of Redis, so that every client for Redis is a client for us.
+//! The Redis protocol, so that every Redis client can use the server.
 //!
-//! Both versions of the protocol, pipelining, and commands typed by hand. What callers ask for is decided by the same
-//! [engine](crate::Engine) as over every other protocol.
+//! It supports RESP2 and RESP3, pipelining, and inline commands. The same [engine](crate::Engine) decides as for every other
+//! protocol.
 //!
-//! | command | what |
+//! | command | purpose |
 //! | --- | --- |
-//! | `CL.THROTTLE key max_burst count period [quantity]` | as redis-cell answers: `[limited, limit, remaining, retry_after, reset_after]` |
-//! | `THROTTLE key max_burst count period [quantity]` | as throttlecrab answers: `[allowed, limit, remaining, reset_after, retry_after]` |
-//! | `TG.CHECK [DOMAIN d] [COST n] [PEEK \| COUNT \| CHARGE \| REFUND \| HOLD seconds] [FIELDS] field value …` | decides by policy |
-//! | `TG.ALLOW key limit [cost]` | whether there is room, by a limit that comes with the call, such as `10/s`: 1 or 0 |
-//! | `TG.SETTLE id n` | settles something held at its [actual](crate::Actual) cost: 1, or 0 if it was not held any more |
+//! | `CL.THROTTLE key max_burst count period [quantity]` | as redis-cell: `[limited, limit, remaining, retry_after, reset_after]` |
+//! | `THROTTLE key max_burst count period [quantity]` | as throttlecrab: `[allowed, limit, remaining, reset_after, retry_after]` |
+//! | `TG.CHECK [DOMAIN d] [COST n] [PEEK \| COUNT \| CHARGE \| REFUND \| HOLD duration] [FIELDS] field value …` | decide by the policy |
+//! | `TG.ALLOW key limit [cost]` | decide by a limit such as `10/s`, sent with the command: 1 if allowed, 0 if not |
+//! | `TG.SETTLE id n` | settle a hold at its [actual](crate::Actual) cost: 1, or 0 if the hold does not exist any more |
 //! | `TG.SETTLE id FIELDS field n …` | the same, by cost fields |
-//! | `TG.RESET [DOMAIN d] [FIELDS] field value …` | forgets what was used: how many limits had something to forget |
-//! | `TG.RESET ALLOW key limit` | forgets what `TG.ALLOW` counted: 1, or 0 if there was nothing |
-//! | `TG.LIMITS [offset [count]]` | the limits of the policy, and what was decided |
+//! | `TG.RESET [DOMAIN d] [FIELDS] field value …` | reset counters: the number of limits that had one |
+//! | `TG.RESET ALLOW key limit` | reset the counter of a `TG.ALLOW`: 1, or 0 if there was none |
+//! | `TG.LIMITS [offset [count]]` | list the limits of the policy and their counters |
 //!
-//! `TG.CHECK` answers with a map (in the second version, names and values by turns): `allowed`; `limit` and `rate`, which
-//! decided; `remaining`; `retry_after_ms` (0 if allowed, -1 if no wait can help), `reset_after_ms` (-1 for never) and `delay_ms`,
-//! rounded up; `degraded`, if something was decided without the store; and with `HOLD` the `id` to settle. Options are in
-//! capitals and come before fields; one behind them is an error, and `FIELDS` stands between them where a field has
-//! the name of an option. Where no limit applies, `limit`, `rate` and `remaining` are null.
+//! `TG.CHECK` replies with a map; in RESP2, this is a flat list of alternating names and values:
 //!
-//! Where callers must [prove](crate::Keys) who they are, a token is the password of `AUTH` and `HELLO … AUTH`, under any name of a
-//! user. `CL.THROTTLE`, `THROTTLE`, `TG.CHECK` and `TG.ALLOW` need the scope `check`, `HOLD` needs `hold` too, `TG.SETTLE`, and
-//! whatever gives back or charges, needs `settle`, `TG.RESET`, `TG.LIMITS` and `INFO` need `admin`; whoever has none at all hears `NOAUTH`.
+//! - `allowed`;
+//! - `limit` and `rate`, which decided, and `remaining`: null if no limit applies;
+//! - `retry_after_ms`: 0 if allowed, -1 if never;
+//! - `reset_after_ms`: -1 if never;
+//! - `delay_ms`: how long to wait before an allowed request starts;
+//! - `degraded`: whether a limit decided without the store;
+//! - `id`, with `HOLD`: the id for `TG.SETTLE`; null if the request was denied.
 //!
-//! `HELLO`, `AUTH`, `CLIENT`, `INFO`, `COMMAND`, `CONFIG GET`, `PING`, `ECHO`, `SELECT 0`, `TIME`, `RESET` and `QUIT` answer as
+//! Durations are rounded up to milliseconds. Options are in capitals and come before the fields; write `FIELDS` before a field
+//! that has the name of an option. The duration of a `HOLD` is whole seconds (`30`), or has a unit (`30s`, `500ms`).
+//!
+//! If the server requires [authentication](crate::Keys), the token is the password of `AUTH` or `HELLO … AUTH`, with any user
+//! name. These scopes are required:
+//!
+//! - `CL.THROTTLE`, `THROTTLE`, `TG.CHECK` and `TG.ALLOW`: `check`;
+//! - `HOLD`: `hold` too;
+//! - `TG.SETTLE`, charges and refunds: `settle`;
+//! - `TG.RESET`, `TG.LIMITS` and `INFO`: `admin`.
+//!
+//! A caller without any scope receives `NOAUTH`.
+//!
+//! `HELLO`, `AUTH`, `CLIENT`, `INFO`, `COMMAND`, `CONFIG GET`, `PING`, `ECHO`, `SELECT 0`, `TIME`, `RESET` and `QUIT` reply as
 //! clients expect when they connect.
 //!
 //! # `CL.THROTTLE` and redis-cell

@@ -1,4 +1,4 @@
-//! A store that outlives its process.
+//! Snapshots of the counters, which survive a restart.
 
 use std::fmt;
 use std::io;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use tollgate::Clock;
 use tollgate::store::MemoryStore;
 
-/// Saves a store into a folder every now and then, and once more at the [end](Self::finish).
+/// Saves a store into a folder at an interval, and once more at the [end](Self::finish).
 ///
-/// What was counted since the last time is lost if the process is killed outright.
+/// A process that is killed loses the counts since the last snapshot.
 ///
 /// # Examples
 /// ```
@@ -54,7 +54,7 @@ impl Snapshots {
         Ok(Self { save: Box::new(move || store.save(&folder)), stop, thread })
     }
 
-    /// Saves once more; how many keys there were.
+    /// Saves once more, and returns the number of keys.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -68,9 +68,9 @@ impl Snapshots {
 fn save_every(every: Duration, stopped: &Receiver<()>, save: impl Fn() -> io::Result<usize>) {
     while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
         match save() {
-            Ok(keys) => tracing::debug!(keys, "the store has been saved"),
+            Ok(keys) => tracing::debug!(keys, "saved counters"),
             Err(error) => {
-                tracing::error!(%error, "the store could not be saved: the next try follows as usual");
+                tracing::error!(%error, "cannot save counters, retrying at the next interval");
             }
         }
     }

@@ -250,8 +250,8 @@ fn request_errors_are_counted_by_reason() {
     );
     assert_eq!(errors("resp", "bad_request"), 1);
     assert_eq!(count(&service, "tollgate_resets_total"), 1);
-    service.tells("a request was not served protocol=\"http\"");
-    service.tells("requests were not served protocol=\"resp\"");
+    service.tells("request failed protocol=\"http\"");
+    service.tells("requests failed protocol=\"resp\"");
     let _kept: Vec<_> = (0..8).map(|_| service.connect()).collect();
     let refused =
         "tollgate_connections_refused_total{protocol=\"http\",reason=\"max_connections_per_address\"}";
@@ -351,7 +351,7 @@ fn readiness_follows_the_policy() {
     for folder in [&plain_folder, &folder] {
         replace(&folder.path().join("limits.toml"), "[limit.users]\nrate = \"odd\"\n");
     }
-    plain.tells("the policy is not loaded");
+    plain.tells("cannot load the policy");
     until("it is not ready", || ready(&follows) == 503);
     assert_eq!((ready(&plain), follows.check(ANN)), (200, 200));
     replace(&folder.path().join("limits.toml"), TWO);

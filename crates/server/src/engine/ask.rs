@@ -1,4 +1,4 @@
-//! What a caller asks.
+//! Requests to the engine.
 
 use std::error::Error;
 use std::fmt;
@@ -8,33 +8,32 @@ use tollgate_policy::{BadValue, Descriptor, Field};
 
 use super::loaded::Opened;
 
-/// What a caller wants, and how much of it.
+/// A request to decide: the limits it concerns, and its cost.
 #[derive(Debug)]
 pub struct Ask<'a, S: Store> {
-    /// Of which limits.
+    /// The limits.
     pub subject: Subject<'a, S>,
-    /// How much, unless a limit has a field that says so; one if the caller does not say. Nothing is always allowed, and tells
-    /// what is left.
+    /// The cost for limits without a cost field; `None` counts as 1. A cost of 0 is always allowed and only reads the counters.
     pub cost: Option<u64>,
-    /// Whether limits refuse it only if all that are asked together do, as those of a policy do that say so themselves.
+    /// Whether the request is denied only if all of its limits deny it.
     pub in_quota_mode: bool,
-    /// Whether limits only tell what they would say, as those of a policy do that are in shadow.
+    /// Whether limits decide in shadow mode: they count, and never deny.
     pub in_shadow_mode: bool,
 }
 
-/// Which limits are asked.
+/// The limits that a request concerns.
 #[derive(Debug)]
 pub enum Subject<'a, S: Store> {
-    /// Those of the policy that apply to a domain and some fields.
+    /// The limits of the policy that apply to these fields in this domain.
     Policy(&'a str, &'a [Field<'a>]),
-    /// None of a domain.
+    /// No limit of this domain.
     Nothing(&'a str),
-    /// One that the caller [opened](super::Clerk::open), for a key.
+    /// A limit that the caller [supplied](super::Clerk::open), for a key.
     Limit(&'a Opened<S>, &'a [u8]),
 }
 
 impl<S: Store> Subject<'_, S> {
-    /// The domain of the policy; none of a limit that the caller opened.
+    /// Returns the domain of the policy; `None` for a limit that the caller supplied.
     pub(super) fn domain(&self) -> Option<&str> {
         match self {
             Self::Policy(domain, _) | Self::Nothing(domain) => Some(domain),
@@ -44,83 +43,83 @@ impl<S: Store> Subject<'_, S> {
 }
 
 impl<'a, S: Store> Ask<'a, S> {
-    /// One of these.
+    /// Creates a request with a cost of 1.
     pub fn new(subject: Subject<'a, S>) -> Self {
         Self { subject, cost: None, in_quota_mode: false, in_shadow_mode: false }
     }
 
-    /// One of whatever the policy says.
+    /// Creates a request for the limits of the policy.
     pub fn policy<'d: 'a>(descriptor: &'a Descriptor<'d>) -> Self {
         Self::new(Subject::Policy(descriptor.domain(), descriptor.fields()))
     }
 
-    /// One of a limit that was opened for the purpose.
+    /// Creates a request for a limit that the caller supplied.
     pub fn limit(opened: &'a Opened<S>, key: &'a [u8]) -> Self {
         Self::new(Subject::Limit(opened, key))
     }
 
-    /// The same at another cost.
+    /// Sets the cost.
     #[must_use]
     pub fn costing(self, cost: u64) -> Self {
         Self { cost: Some(cost), ..self }
     }
 
-    /// The same, refused only if all that are asked together are.
+    /// Sets whether the request is denied only if all of its limits deny it.
     #[must_use]
     pub fn in_quota_mode(self, in_quota_mode: bool) -> Self {
         Self { in_quota_mode, ..self }
     }
 
-    /// The same, never refused, only told.
+    /// Sets whether limits decide in shadow mode.
     #[must_use]
     pub fn in_shadow_mode(self, in_shadow_mode: bool) -> Self {
         Self { in_shadow_mode, ..self }
     }
 }
 
-/// Why nothing was decided.
+/// An error that leaves a request undecided.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AskError {
-    /// A limit cannot use a value, and denies such calls.
+    /// A limit cannot use a value, and has `on_bad_value = "deny"`.
     BadValue {
-        /// Which ask, counted from zero.
+        /// The index of the ask, from zero.
         ask: usize,
         /// The limit.
         limit: String,
         /// What is wrong with the value.
         why: String,
     },
-    /// The store is unavailable, and what was asked changes what is counted: nothing but the store can do that.
+    /// The store is unavailable, and the operation needs it.
     Unavailable {
-        /// Whether the store is sure that it did nothing. Then it is safe to try again.
+        /// Whether the store certainly applied no cost. Then a retry is safe.
         is_without_effect: bool,
     },
-    /// The store does not open a limit that the caller supplies: there are too many of them.
+    /// The caller supplies too many limits.
     Supplied {
-        /// Why not.
+        /// The reason of the store.
         why: String,
     },
-    /// Too much is held already.
+    /// Too many holds are open.
     TooManyHeld {
-        /// Which bound is reached.
+        /// The bound that is reached.
         bound: HoldBound,
-        /// How much it allows: permits, or bytes of memory.
+        /// The maximum: holds, or bytes of memory.
         most: u64,
     },
 }
 
-/// A bound on what is held at once.
+/// A bound on the open holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldBound {
-    /// The permits of one caller.
+    /// The holds of one caller.
     Caller,
-    /// The permits of all callers.
+    /// The holds of all callers.
     All,
-    /// The memory of one caller's permits.
+    /// The memory of the holds of one caller.
     CallerMemory,
-    /// The memory of all permits.
+    /// The memory of all holds.
     Memory,
 }
 
@@ -133,26 +132,24 @@ impl AskError {
 impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BadValue { limit, why, .. } => write!(f, "limit {limit:?} denies bad values: {why}"),
+            Self::BadValue { limit, why, .. } => write!(f, "limit {limit:?}: {why}"),
             Self::Unavailable { is_without_effect: true } => {
-                f.write_str("store unavailable, nothing was done: it is safe to try again")
+                f.write_str("store unavailable, no cost was applied; a retry is safe")
             }
             Self::Unavailable { is_without_effect: false } => {
-                f.write_str("store unavailable, this may have been done: trying again may do it twice")
+                f.write_str("store unavailable, the cost may have been applied; a retry may apply it twice")
             }
             Self::Supplied { why } => f.write_str(why),
             Self::TooManyHeld { bound, most } => {
                 match bound {
-                    HoldBound::Caller => write!(f, "you hold {most} permits, and at most {most} are allowed"),
+                    HoldBound::Caller => write!(f, "{most} holds of this client are open, the maximum"),
                     HoldBound::CallerMemory => {
-                        write!(f, "your permits take all of the {most} bytes that one caller may have")
+                        write!(f, "the holds of this client use {most} bytes, the maximum")
                     }
-                    HoldBound::All => write!(f, "{most} permits are held, the most that is allowed"),
-                    HoldBound::Memory => {
-                        write!(f, "permits take all of the {most} bytes that there are for them")
-                    }
+                    HoldBound::All => write!(f, "{most} holds are open, the maximum"),
+                    HoldBound::Memory => write!(f, "the holds of all clients use {most} bytes, the maximum"),
                 }?;
-                f.write_str(": settle some, or hold them for shorter")
+                f.write_str("; settle some or use a shorter hold")
             }
         }
     }

@@ -172,9 +172,9 @@ impl<'a, S: Store> Case<'a, S> {
         self.failed.get().map_or(Ok(()), |error| Err(self.unavailable(error)))
     }
 
-    /// That the store did not do what only it can do.
+    /// Returns the error for an operation that needs the store while it is unavailable.
     fn unavailable(&self, error: &StoreError) -> AskError {
-        self.engine.shared.fallback.tell(error, "what it was to do was refused");
+        self.engine.shared.fallback.tell(error, "refusing operations that need it");
         let is_without_effect = error.is_without_effect() && !self.has_effect.load(Ordering::Relaxed);
         AskError::Unavailable { is_without_effect }
     }

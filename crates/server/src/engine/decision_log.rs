@@ -142,7 +142,7 @@ impl DecisionLog {
         let retry_after_ms = decision.and_then(Decision::retry_after).map(millis_up);
         tracing::info!(
             target: TARGET, outcome = outcome.name(), protocol, domain, limit, key, cost, remaining, retry_after_ms,
-            "a call was decided"
+            "request decided"
         );
     }
 }

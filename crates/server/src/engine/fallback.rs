@@ -1,4 +1,4 @@
-//! What is decided while the store cannot tell.
+//! Decisions while the store is unavailable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,24 +9,24 @@ use tollgate_policy::OnStoreFailure;
 use super::case::Hits;
 use super::ruling::{About, Basis, Finding, Findings, findings};
 
-/// Decides by the choice of every limit, with a state of its own for those that want one.
+/// Decides by the `on_store_failure` of each limit, with local counters for the limits that decide locally.
 #[derive(Debug)]
 pub(super) struct Fallback {
     store: MemoryStore,
-    /// How often it is told.
+    /// Limits how often an outage is logged.
     telling: Limiter,
-    /// How many decisions have not been told yet.
+    /// Decisions since the last log line.
     untold: AtomicU64,
 }
 
 impl Fallback {
-    /// One that keeps its state in this store.
+    /// Creates a fallback that keeps its counters in this store.
     pub(super) fn new(store: MemoryStore) -> Self {
         let telling = Limiter::new(Quota::per_second(1).burst(1));
         Self { store, telling, untold: AtomicU64::new(0) }
     }
 
-    /// What its state takes.
+    /// Returns the memory that its counters use.
     pub(super) fn usage(&self) -> Usage {
         self.store.usage().into_inner().unwrap_or_default() // a store in this process always answers
     }
@@ -39,7 +39,7 @@ impl Fallback {
         error: &StoreError,
         of: impl Fn(usize) -> About<'a> + Copy,
     ) -> Findings<'a> {
-        self.tell(error, "every limit decides by its on_store_failure");
+        self.tell(error, "applying on_store_failure");
         let choice = |hit: usize| of(hit).limit.on_store_failure;
         let mut all = Findings::new();
         let is_refused = (0..hits.len()).any(|hit| choice(hit) == OnStoreFailure::Deny);
@@ -59,12 +59,12 @@ impl Fallback {
         all
     }
 
-    /// Says so once a second, whatever the number of callers: those are all counted and marked anyway.
+    /// Logs at most once a second that the store is unavailable, with the number of decisions since the last line.
     pub(super) fn tell(&self, error: &StoreError, then: &str) {
         self.untold.fetch_add(1, Ordering::Relaxed);
         if self.telling.check().is_admitted() {
             let decisions = self.untold.swap(0, Ordering::Relaxed);
-            tracing::warn!(%error, decisions, "the store cannot tell: {then}");
+            tracing::warn!(%error, decisions, "store unavailable, {then}");
         }
     }
 
@@ -92,7 +92,7 @@ impl Fallback {
     }
 }
 
-/// What is said without looking at any state.
+/// Returns a decision that reads no counter.
 fn without_state(about: About<'_>, cost: u64, basis: Basis, verdict: Verdict) -> Finding<'_> {
     let capacity = about.limit.rule.quotas()[0].burst_size();
     let decision = match verdict {
@@ -102,5 +102,5 @@ fn without_state(about: About<'_>, cost: u64, basis: Basis, verdict: Verdict) ->
     about.finding(0, cost, decision, basis)
 }
 
-/// When to come back while the store is away: soon, since it may be back by then.
+/// When to retry while the store is unavailable.
 const RETRY: std::time::Duration = std::time::Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What was taken and can still be settled.
+//! Holds that are not settled yet.
 
 use std::collections::{BTreeSet, HashMap};
 use std::error::Error;
@@ -17,20 +17,20 @@ use super::settle::{Costs, HitCosts, SettleError};
 use super::{LONGEST_HOLD, lock};
 use crate::access::Caller;
 
-/// How many permits can be held at once.
+/// Maximum number of open holds.
 const MOST: usize = 1_000_000;
-/// What part of the memory for permits one caller can have: a quarter.
+/// One caller can use this fraction of the memory for holds: a quarter.
 const CALLERS: u64 = 4;
 
-/// The name of something held. It cannot be guessed.
+/// The id of a hold. It cannot be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PermitId(u128);
 
-/// Why a text is not the name of something held.
+/// An error returned when a text is not the id of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermitIdError;
 
-/// Everything held.
+/// The open holds.
 pub(super) struct Permits<S: Store> {
     time: Time,
     most_bytes: u64,
@@ -42,7 +42,7 @@ struct Inner<S: Store> {
     held: HashMap<PermitId, Entry<S>, RandomState>,
     /// The same by the time it ends.
     ends: BTreeSet<(Tick, PermitId)>,
-    /// What is held and what is about to be, by caller and for all of them.
+    /// Open and reserved holds, by caller and in total.
     of_caller: HashMap<Caller, Load, RandomState>,
     of_all: Load,
 }
@@ -61,7 +61,7 @@ struct Load {
     bytes: u64,
 }
 
-/// Room for one permit that is about to be held. It is free again when this is dropped.
+/// A reservation for one hold, released when it is dropped.
 pub(super) struct Reserved<'a, S: Store> {
     permits: &'a Permits<S>,
     caller: Caller,
@@ -69,25 +69,25 @@ pub(super) struct Reserved<'a, S: Store> {
     bytes: u64,
 }
 
-/// Something taken.
+/// A cost that is held.
 pub(super) struct Held<S: Store> {
-    /// None if it took nothing that could come back.
+    /// `None` if it took nothing that can be refunded.
     pub(super) permit: Option<S::Permit>,
     pub(super) costs: Costs,
 }
 
 impl<S: Store> Permits<S> {
-    /// Permits that take at most so many bytes, and of which each caller holds at most so many.
+    /// Creates a table with a maximum of memory, and a maximum of holds for each caller.
     pub(super) fn new(time: Time, most_bytes: u64, most_of_caller: usize) -> Self {
         let (held, of_caller) = (HashMap::default(), HashMap::default());
         let inner = Inner { held, ends: BTreeSet::new(), of_caller, of_all: Load::default() };
         Self { time, most_bytes, most_of_caller, inner: Mutex::new(inner) }
     }
 
-    /// Keeps room for what a caller is about to take of so many limits.
+    /// Reserves memory for a hold of `hits` limits.
     ///
     /// # Errors
-    /// If a bound on what is held is reached.
+    /// If a bound on the open holds is reached.
     pub(super) fn reserve(&self, caller: Caller, hits: usize) -> Result<Reserved<'_, S>, AskError> {
         let mut inner = lock(&self.inner);
         inner.end(self.time.now());
@@ -110,24 +110,24 @@ impl<S: Store> Permits<S> {
         Ok(Reserved { permits: self, caller, bytes })
     }
 
-    /// How many are held.
+    /// Returns the number of open holds.
     pub(super) fn len(&self) -> usize {
         let mut inner = lock(&self.inner);
         inner.end(self.time.now());
         inner.held.len()
     }
 
-    /// How many bytes they take.
+    /// Returns the approximate memory of the open holds, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let mut inner = lock(&self.inner);
         inner.end(self.time.now());
         inner.of_all.bytes
     }
 
-    /// Takes out something held, and what each of its hits cost in the end; none if nothing is held under this name.
+    /// Removes a hold, and returns it with the actual cost of each hit; `None` if the id is unknown.
     ///
     /// # Errors
-    /// If `costs` makes no sense of it. It is then still held.
+    /// If `costs` returns an error. The hold then stays open.
     pub(super) fn remove(
         &self,
         id: PermitId,
@@ -141,7 +141,7 @@ impl<S: Store> Permits<S> {
         Ok(entry.map(|entry| (entry, costs)))
     }
 
-    /// Holds something again that was taken out.
+    /// Reopens a hold that was removed.
     pub(super) fn put_back(&self, id: PermitId, entry: Entry<S>) {
         let mut inner = lock(&self.inner);
         inner.add(entry.caller, entry.bytes);
@@ -170,7 +170,7 @@ impl<S: Store> Drop for Reserved<'_, S> {
 }
 
 impl<S: Store> Inner<S> {
-    /// Drops what has ended: it stays as it was taken.
+    /// Removes the holds that have expired. Their estimates stay charged.
     fn end(&mut self, now: Tick) {
         while let Some(&(_, id)) = self.ends.first().filter(|(end, _)| *end <= now) {
             self.remove(id);
@@ -208,8 +208,8 @@ impl<S: Store> Inner<S> {
     }
 }
 
-/// How many bytes a permit of so many limits takes, about: its entries in two tables that are half full, and what the store
-/// keeps for each limit.
+/// Returns the approximate memory of a hold of `hits` limits: its entries in two tables that are half full, and the memory of
+/// the store for each limit.
 fn bytes_of<S: Store>(hits: usize) -> u64 {
     const OF_HIT: usize = 384;
     let entry = size_of::<(PermitId, Entry<S>)>() + size_of::<(Tick, PermitId)>();
@@ -231,7 +231,7 @@ impl fmt::Display for PermitId {
 }
 
 impl fmt::Debug for PermitId {
-    /// Without the name itself: whoever knows it can settle.
+    /// Omits the id itself, because a caller that knows it can settle the hold.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PermitId(..)")
     }
@@ -249,7 +249,7 @@ impl FromStr for PermitId {
 
 impl fmt::Display for PermitIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the id of something held is 32 hexadecimal digits, as the check that holds it answered")
+        f.write_str("a hold id has 32 hexadecimal digits")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Forgetting what somebody has used.
+//! Resetting counters.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ pub struct Reset {
     pub rule: Rule,
     /// The key.
     pub key: Box<[u8]>,
-    /// Whether there was anything to forget.
+    /// Whether there was a counter.
     pub was_known: bool,
 }
 

@@ -41,31 +41,31 @@ pub struct Finding<'a> {
     pub is_shadow: bool,
     /// Whether it refuses the call only together with all others like it.
     pub is_quota: bool,
-    /// Who said so.
+    /// Where the decision comes from.
     pub basis: Basis,
 }
 
-/// Who decided.
+/// Where a decision comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The store.
     Store,
-    /// This process alone, since the store could not tell.
+    /// This process alone, because the store is unavailable.
     Local,
-    /// Nobody: the store could not tell, and the limit says to allow then.
+    /// The store is unavailable, and the limit has `on_store_failure = "allow"`.
     Open,
-    /// Nobody: the store could not tell, and the limit says to refuse then.
+    /// The store is unavailable, and the limit has `on_store_failure = "deny"`.
     Closed,
 }
 
 impl Basis {
-    /// In a word.
+    /// Returns the name that answers use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Store => "store",
             Self::Local => "local",
-            Self::Open => "open",
-            Self::Closed => "closed",
+            Self::Open => "allow",
+            Self::Closed => "deny",
         }
     }
 }
@@ -114,18 +114,18 @@ impl<'a> Ruling<'a> {
             .max_by_key(|finding| finding.decision.retry_after().unwrap_or(Duration::MAX))
     }
 
-    /// How long to wait before what was allowed begins, if a queue says so.
+    /// Returns how long an allowed request must wait before it starts, as a queue demands.
     pub fn delay(&self) -> Duration {
         let enforced = self.findings.iter().filter(|finding| !finding.is_shadow);
         enforced.map(|finding| finding.decision.delay()).max().unwrap_or_default()
     }
 
-    /// When it is worth asking again; none if it is allowed, or will never be.
+    /// Returns the time until a retry can succeed; `None` if the request is allowed, or never will be.
     pub fn retry_after(&self) -> Option<Duration> {
         if self.is_allowed { None } else { self.decided_by()?.decision.retry_after() }
     }
 
-    /// Whether something was decided without the store.
+    /// Returns `true` if a limit decided without the store.
     pub fn is_degraded(&self) -> bool {
         self.findings.iter().any(|finding| finding.basis != Basis::Store)
     }

@@ -1,4 +1,4 @@
-//! What something held cost in the end.
+//! The actual cost of a hold.
 
 use std::error::Error;
 use std::fmt;
@@ -10,10 +10,10 @@ use tollgate::store::{Store, StoreError};
 use super::case::Case;
 use super::notes::{CostFrom, Want};
 
-/// What something held cost in the end.
+/// The actual cost of a hold.
 ///
-/// A number settles the limits whose cost the call stated, by its cost or, if no limit took that, in a cost field; names settle
-/// the limits that read these cost fields; every other limit keeps its cost.
+/// A number settles the limits that took the cost of the check; if none did, those that read their cost from a field. Names
+/// settle the limits that read these cost fields. Every other limit keeps its cost.
 #[derive(Clone, Copy, Debug)]
 pub enum Actual<'a> {
     /// The cost that the call stated.
@@ -22,33 +22,33 @@ pub enum Actual<'a> {
     Fields(&'a [(&'a str, u64)]),
 }
 
-/// Why something held was not settled. It is still held, unless the store may have settled it: then trying again finds nothing
-/// held, and changes nothing.
+/// An error that leaves a hold unsettled. The hold stays open, unless the store may have settled it: then a retry finds no
+/// hold and changes nothing.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SettleError {
-    /// The actual cost is a number, and every limit costs what the policy says.
+    /// The actual cost is a number, and no limit took the cost of the check.
     Unstated,
     /// The actual cost is a number, and limits read their cost from several fields.
     Several {
-        /// These fields.
+        /// The fields.
         fields: Vec<String>,
     },
     /// No limit reads its cost from this field.
     NoSuchField {
         /// The field.
         field: String,
-        /// Those from which limits of this permit read it.
+        /// The cost fields of this hold.
         there: Vec<String>,
     },
     /// The store is unavailable.
     Store(StoreError),
 }
 
-/// What each hit cost in the end.
+/// The actual cost of each hit.
 pub(super) type HitCosts = SmallVec<[u64; 4]>;
 
-/// Where the costs of something held come from.
+/// The sources of the costs of a hold.
 pub(super) struct Costs {
     hits: SmallVec<[HitCost; 4]>,
     /// Whether any limit applies to the call, and whether one takes the cost that the call stated.
@@ -58,7 +58,7 @@ pub(super) struct Costs {
     fields: SmallVec<[Arc<str>; 1]>,
 }
 
-/// What a hit that can be settled took.
+/// The estimated cost of a hit.
 struct HitCost {
     taken: u64,
     from: CostFrom,
@@ -88,8 +88,8 @@ impl Costs {
         costs
     }
 
-    /// What each hit cost in the end. `is_cost_field` tells whether limits of the policy read their cost from a field: one that
-    /// does not apply to this call is no mistake.
+    /// Returns the actual cost of each hit. `is_cost_field` returns whether a limit of the policy reads its cost from a field:
+    /// naming the field of a limit that does not apply to this hold is no error.
     pub(super) fn actual(
         &self,
         actual: Actual<'_>,
@@ -129,10 +129,10 @@ impl fmt::Display for SettleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unstated => f.write_str(
-                "the check that holds this stated no cost that a limit took: state one there to settle it by a number",
+                "a number cannot settle this hold, because no limit took its cost; name cost fields",
             ),
             Self::Several { fields } => {
-                write!(f, "limits read their cost from several fields: say the actual cost of each, of ")?;
+                write!(f, "limits read their cost from several fields; settle each of ")?;
                 write_list(f, fields)
             }
             Self::NoSuchField { field, there } => {
@@ -140,10 +140,10 @@ impl fmt::Display for SettleError {
                 if there.is_empty() {
                     return Ok(());
                 }
-                f.write_str("; here they read it from ")?;
+                f.write_str("; the cost fields of this hold are ")?;
                 write_list(f, there)
             }
-            Self::Store(_) => f.write_str("store unavailable: it is safe to try again"),
+            Self::Store(_) => f.write_str("store unavailable; a retry is safe"),
         }
     }
 }

@@ -1,37 +1,37 @@
-//! How the policy came to be, and what went wrong since.
+//! The state of the active policy.
 
 use std::time::SystemTime;
 
 /// Where a policy comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The file, or that it is built in.
+    /// The file, or `built-in policy`.
     pub name: String,
-    /// What tells one text from another.
+    /// The hash of the content.
     pub hash: String,
 }
 
-/// How the policy came to be, and what went wrong since.
+/// The state of the active policy.
 #[derive(Clone, Debug)]
 pub struct PolicyStatus {
-    /// Where the policy that decides comes from.
+    /// The origin of the active policy.
     pub origin: Origin,
-    /// Since when it decides.
+    /// When it became active.
     pub since: SystemTime,
     /// How many policies were loaded, the first one included.
     pub loads: u64,
-    /// How many could not be.
+    /// How many were rejected.
     pub failures: u64,
-    /// What was wrong with the last one, if it could not be loaded. The one before still decides.
+    /// The error of the last reload, if it failed. The previous policy is still active.
     pub problem: Option<LoadProblem>,
 }
 
 /// Why a policy could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadProblem {
-    /// When that was.
+    /// When the reload failed.
     pub at: SystemTime,
-    /// Everything that is wrong with it.
+    /// All errors of the policy.
     pub text: String,
 }
 

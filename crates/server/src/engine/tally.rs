@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Outcome {
     /// It was allowed.
     Allowed,
-    /// This limit refused it.
+    /// This limit denied it.
     Denied,
-    /// It was allowed, though this limit would have refused it if it were enforced.
+    /// It was allowed, and this limit, which is in shadow mode, would have denied it.
     ShadowDenied,
-    /// The store could not tell, and it was allowed.
+    /// The store was unavailable, and the limit has `on_store_failure = "allow"`.
     ErrorOpen,
-    /// The store could not tell, and it was refused.
+    /// The store was unavailable, and the limit has `on_store_failure = "deny"`.
     ErrorClosed,
-    /// The store could not tell, and this process allowed it by a state of its own.
+    /// The store was unavailable, and this process allowed it by its local counters.
     ErrorLocalAllowed,
-    /// The store could not tell, and this process refused it by a state of its own.
+    /// The store was unavailable, and this process denied it by its local counters.
     ErrorLocalDenied,
 }
 
@@ -34,14 +34,14 @@ impl Outcome {
         Self::ErrorLocalDenied,
     ];
 
-    /// As metrics call it.
+    /// Returns the label in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
             Self::Denied => "denied",
             Self::ShadowDenied => "shadow_denied",
-            Self::ErrorOpen => "error_open",
-            Self::ErrorClosed => "error_closed",
+            Self::ErrorOpen => "error_allowed",
+            Self::ErrorClosed => "error_denied",
             Self::ErrorLocalAllowed => "error_local_allowed",
             Self::ErrorLocalDenied => "error_local_denied",
         }

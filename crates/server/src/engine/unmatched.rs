@@ -1,15 +1,15 @@
-//! Calls that no limit applies to.
+//! Requests to which no limit applies.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
 
 use super::lock;
 
-/// How many domains the log names.
+/// Maximum number of domains in the log.
 const MOST_LOGGED: usize = 100;
 
-/// Counts the calls that no limit applies to, and logs the first of each domain: a misspelt field or domain is a call without
-/// limits.
+/// Counts the requests to which no limit applies, and logs the first one of each domain: a misspelt field or domain leaves a
+/// request without limits.
 #[derive(Debug, Default)]
 pub(super) struct Unmatched(Mutex<Inner>);
 
@@ -17,13 +17,13 @@ pub(super) struct Unmatched(Mutex<Inner>);
 struct Inner {
     /// By domain of the policy.
     known: BTreeMap<Box<str>, u64>,
-    /// In domains that the policy does not have. Callers choose their names, so they are no labels.
+    /// In unknown domains. Clients choose these names, so they cannot be labels.
     unknown: u64,
     logged: HashSet<Box<str>>,
 }
 
 impl Unmatched {
-    /// The name under which calls in domains that the policy does not have are counted. No domain of a policy begins with `@`.
+    /// The label for requests in unknown domains. No domain of a policy begins with `@`.
     pub(super) const UNKNOWN: &str = "@unknown";
 
     pub(super) fn count(&self, domain: &str, is_known: bool, is_denied: bool) {
@@ -42,17 +42,13 @@ impl Unmatched {
         drop(inner);
         let outcome = if is_denied { "denied" } else { "allowed" };
         if is_logged && is_known {
-            tracing::warn!(
-                domain,
-                outcome,
-                "no limit of this domain applies to a call: is a field misspelt?"
-            );
+            tracing::warn!(domain, outcome, "no limit applies to a request; check the names of its fields");
         } else if is_logged {
-            tracing::warn!(domain, outcome, "a call names a domain that the policy does not have");
+            tracing::warn!(domain, outcome, "request names an unknown domain");
         }
     }
 
-    /// How many there were, by domain; all in domains that the policy does not have under [one name](Self::UNKNOWN).
+    /// Returns the counts by domain; requests in unknown domains are counted under [one label](Self::UNKNOWN).
     pub(super) fn counts(&self) -> Vec<(String, u64)> {
         let inner = lock(&self.0);
         let known = inner.known.iter().map(|(domain, count)| (domain.to_string(), *count));

@@ -226,7 +226,7 @@ impl HttpApi {
 }
 
 impl HttpApi {
-    /// Whether the server takes more clients.
+    /// Answers the readiness probe.
     async fn ready<S: Store>(
         &self,
         engine: &Engine<S>,
@@ -234,24 +234,24 @@ impl HttpApi {
     ) -> Result<Response<Bytes>, Refusal> {
         let unready = |why: &'static str| Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why));
         if is_leaving {
-            return unready("the server is about to stop");
+            return unready("the server is stopping");
         }
         if self.ready_needs.policy && engine.status().problem.is_some() {
-            return unready("the policy in its file has mistakes: the one before still decides");
+            return unready("the policy file has errors; the previous policy is active");
         }
         if self.ready_needs.store && !engine.store_answers().await {
-            return unready("the store does not answer: each limit decides as it says for that case");
+            return unready("the store does not respond; limits apply on_store_failure");
         }
         Ok(answer(JSON, r#"{"status":"ok"}"#))
     }
 }
 
-/// What `/readyz` needs besides a server that is not about to stop.
+/// Conditions of `/readyz`, besides a server that is not stopping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadyNeeds {
-    /// The store answers.
+    /// The store responds.
     pub store: bool,
-    /// The policy in its file is the one that decides.
+    /// The policy in the file is the active one.
     pub policy: bool,
 }
 
@@ -285,7 +285,7 @@ async fn settle<S: Store>(
     if settled.map_err(Refusal::settle)? {
         return Ok(answer(JSON, r#"{"settled":true}"#));
     }
-    let detail = "nothing is held under this id: it was settled already, or its time is over, and it stays as it was taken";
+    let detail = "Unknown hold id: settled, expired, or created by another instance. The estimate of an expired hold stays charged.";
     Err(Refusal::new(StatusCode::NOT_FOUND, detail))
 }
 
@@ -314,14 +314,14 @@ fn has_fitting_headers(head: &Parts, limits: &HttpLimits) -> Result<(), Refusal>
     if fields + line > limits.header_bytes { Err(Refusal::large_head(limits)) } else { Ok(()) }
 }
 
-/// A body without a content type is taken for what it has to be.
+/// Returns an error unless the content type is JSON.
 fn has_json(head: &Parts) -> Result<(), Refusal> {
     let content_type = head.headers.get(CONTENT_TYPE);
     if content_type.is_some_and(|content_type| is_json(content_type.as_bytes())) {
         return Ok(());
     }
     let found = content_type
-        .map_or("there is no content type".to_owned(), |found| format!("the content type is {found:?}"));
+        .map_or("no content type".to_owned(), |found| format!("unsupported content type {found:?}"));
     let detail = format!("{found}: send content-type: application/json");
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
 }

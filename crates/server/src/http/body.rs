@@ -92,7 +92,9 @@ impl<'de> Visitor<'de> for CallsSeed<'_> {
             let calls = object.next_value_seed(ListSeed(self.0))?;
             return match object.next_key_seed(values::Name)? {
                 Some(name) if name == "checks" => Err(A::Error::duplicate_field("checks")),
-                Some(name) => Err(A::Error::custom(format_args!("{name:?} cannot stand beside \"checks\""))),
+                Some(name) => {
+                    Err(A::Error::custom(format_args!("`{name}` cannot be combined with `checks`")))
+                }
                 None => Ok(Calls::Many(calls)),
             };
         }
@@ -128,7 +130,7 @@ impl<'de> Visitor<'de> for ListSeed<'_> {
         while let Some(call) = list.next_element_seed(CallSeed(self.0))? {
             if calls.len() == self.0.checks {
                 return Err(A::Error::custom(format_args!(
-                    "too many checks: at most {} in one body",
+                    "too many checks: the maximum is {}",
                     self.0.checks
                 )));
             }

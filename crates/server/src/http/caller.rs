@@ -1,4 +1,4 @@
-//! Who the caller of a request is, and what it may do.
+//! Authentication and authorization of a request.
 
 use super::refusal::Refusal;
 use super::route::Route;
@@ -17,9 +17,9 @@ pub(super) fn principal_of(
     let token = authorization.and_then(bearer);
     let principal = match token {
         None => access.principal(),
-        Some(token) => access.authenticate(token).ok_or_else(|| {
-            Refusal::who("Bearer error=\"invalid_token\"", "this token is not known, or not any more")
-        })?,
+        Some(token) => access
+            .authenticate(token)
+            .ok_or_else(|| Refusal::who("Bearer error=\"invalid_token\"", "unknown or revoked token"))?,
     };
     if principal.scopes.has(needed) {
         return Ok(principal);
@@ -28,7 +28,7 @@ pub(super) fn principal_of(
         return Err(Refusal::needs(needed));
     }
     let detail =
-        format!("this needs the scope {needed}: send a token that has it, as authorization: Bearer TOKEN");
+        format!("the scope {needed} is required: send authorization: Bearer TOKEN with a token that has it");
     Err(Refusal::who("Bearer", detail))
 }
 

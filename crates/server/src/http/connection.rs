@@ -154,9 +154,9 @@ async fn attend<C: Future<Output = hyper::Result<()>>>(
     .await
 }
 
-/// Tells a caller that its request took too long, if it still listens.
+/// Answers a request whose headers were not complete in time with status 408.
 async fn say_late(io: Watched, meter: &Meter) {
-    let late = Refusal::last(StatusCode::REQUEST_TIMEOUT, "the head of the request took too long");
+    let late = Refusal::last(StatusCode::REQUEST_TIMEOUT, "request headers not complete in time");
     say_last(io, late, meter).await;
 }
 
@@ -313,11 +313,11 @@ impl<S: Store> Desk<S> {
         is_proven(authorization, &self.access) || route.is_probe()
     }
 
-    /// The answer to a request that is not served.
+    /// Counts and logs a failed request, and returns its response.
     pub(super) fn refuse(&self, refusal: Refusal) -> Response<Bytes> {
         let (protocol, from) = (self.access.protocol(), self.access.address());
         refusal.note(self.api.meter());
-        tracing::debug!(protocol, %from, status = %refusal.status(), why = refusal.detail(), "a request was not served");
+        tracing::debug!(protocol, %from, status = %refusal.status(), why = refusal.detail(), "request failed");
         refusal.answer()
     }
 
@@ -346,20 +346,17 @@ impl<S: Store> Desk<S> {
         let most = self.api.limited_to().body_bytes;
         match why {
             Unreceived::TooLarge => {
-                let detail = format!("the body has more than {most} bytes; send several smaller ones");
+                let detail = format!("the body exceeds {most} bytes");
                 Refusal::last(StatusCode::PAYLOAD_TOO_LARGE, detail)
             }
             Unreceived::TimedOut => late_body(),
-            Unreceived::CutShort => Refusal::last(
-                StatusCode::BAD_REQUEST,
-                "the body ended before it was complete, or was not sent as HTTP says",
-            ),
+            Unreceived::CutShort => Refusal::last(StatusCode::BAD_REQUEST, "incomplete or malformed body"),
         }
     }
 }
 
 fn late_body() -> Refusal {
-    Refusal::last(StatusCode::REQUEST_TIMEOUT, "the body of the request took too long")
+    Refusal::last(StatusCode::REQUEST_TIMEOUT, "request body not complete in time")
 }
 
 /// A request that is being answered.

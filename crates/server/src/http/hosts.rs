@@ -64,16 +64,16 @@ pub(super) fn host_of(head: &Parts) -> Result<Option<&[u8]>, Refusal> {
     let mut fields = head.headers.get_all(HOST).iter();
     let (field, second) = (fields.next(), fields.next());
     if second.is_some() {
-        return Err(Refusal::last(StatusCode::BAD_REQUEST, "there are two Host fields: send one"));
+        return Err(Refusal::last(StatusCode::BAD_REQUEST, "two Host headers"));
     }
     if field.is_none() && head.version == Version::HTTP_11 {
-        return Err(Refusal::last(StatusCode::BAD_REQUEST, "there is no Host field, which HTTP/1.1 needs"));
+        return Err(Refusal::last(StatusCode::BAD_REQUEST, "missing Host header"));
     }
     let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     Ok(authority.or(field.map(http::HeaderValue::as_bytes)))
 }
 
-/// Refuses a request that a page of another origin has sent.
+/// Rejects a request from a web page of another origin.
 pub(super) fn same_origin(head: &Parts, host: Option<&[u8]>) -> Result<(), Refusal> {
     let Some(origin) = head.headers.get(ORIGIN) else { return Ok(()) };
     let authority = origin.to_str().ok().and_then(|origin| Some(origin.split_once("://")?.1));
@@ -82,16 +82,15 @@ pub(super) fn same_origin(head: &Parts, host: Option<&[u8]>) -> Result<(), Refus
     {
         return Ok(());
     }
-    let detail =
-        format!("this was sent by a page of another origin, {origin:?}: only pages of this host may");
+    let detail = format!("request from another origin, {origin:?}, rejected");
     Err(Refusal::new(StatusCode::FORBIDDEN, detail))
 }
 
-/// The answer to a client that names an unknown host and does not prove who it is.
+/// Returns the error for an unauthenticated request that names an unknown host.
 pub(super) fn unknown_host(host: &[u8]) -> Refusal {
     let host: String = String::from_utf8_lossy(host).chars().take(255).collect();
     let detail = format!(
-        "this service is not known as {host:?}: name its IP address or localhost, send a token, or add the name to http.hosts"
+        "unknown host {host:?}: use an IP address or localhost, send a token, or add the name to http.hosts"
     );
     Refusal::new(StatusCode::MISDIRECTED_REQUEST, detail)
 }

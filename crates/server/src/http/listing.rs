@@ -1,4 +1,4 @@
-//! What the server knows, for people and dashboards.
+//! Lists of limits, keys and resets, and the state of the policy.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::engine::{Engine, LoadProblem, Outcome, PolicyStatus, Reset, Tallied};
 #[derive(Serialize)]
 pub(super) struct Limits {
     limits: Vec<LimitShown>,
-    /// What to say as `after` for the next page.
+    /// The value of `after` for the next page.
     next: Option<String>,
 }
 
@@ -25,7 +25,7 @@ struct LimitShown {
     mode: &'static str,
     algorithm: &'static str,
     rates: Vec<String>,
-    /// The rates that some values of fields have in their place, in the order in which they are looked up.
+    /// The overrides, in the order in which they are looked up.
     overrides: Vec<OverrideShown>,
     r#match: Vec<ConditionShown>,
     when: Vec<String>,
@@ -58,8 +58,8 @@ struct Counters {
     allowed: u64,
     denied: u64,
     shadow_denied: u64,
-    error_open: u64,
-    error_closed: u64,
+    error_allowed: u64,
+    error_denied: u64,
     error_local_allowed: u64,
     error_local_denied: u64,
 }
@@ -68,7 +68,7 @@ impl Limits {
     /// The parameters of a page.
     pub(super) const PARAMETERS: &[&str] = &["after", "count"];
 
-    /// Limits by domain and name, from behind the one that the page before ended with.
+    /// Returns a page of limits, sorted by domain and name, that starts after the last limit of the previous page.
     pub(super) fn page<S: Store>(engine: &Engine<S>, query: &Query<'_>) -> Result<Self, Refusal> {
         let (after, count) = (query.get("after").map(place).transpose()?, query.count()?);
         let (loaded, tallies) = (engine.loaded(), engine.tallies());
@@ -85,11 +85,11 @@ impl Limits {
     }
 }
 
-/// Where a page begins. Neither names nor domains have spaces.
+/// Parses the start of a page. Neither names nor domains contain spaces.
 fn place(after: &str) -> Result<(&str, &str), Refusal> {
     after.split_once(' ').ok_or_else(|| {
         let detail = format!(
-            "expected a domain, a space and a name, as \"next\" of the page before says, found {after:?}"
+            "expected a domain, a space and a name, as in `next` of the previous page, found {after:?}"
         );
         Refusal::bad(detail).at(Place::Parameter("after".to_owned()))
     })
@@ -104,8 +104,8 @@ impl LimitShown {
             allowed: number(Outcome::Allowed),
             denied: number(Outcome::Denied),
             shadow_denied: number(Outcome::ShadowDenied),
-            error_open: number(Outcome::ErrorOpen),
-            error_closed: number(Outcome::ErrorClosed),
+            error_allowed: number(Outcome::ErrorOpen),
+            error_denied: number(Outcome::ErrorClosed),
             error_local_allowed: number(Outcome::ErrorLocalAllowed),
             error_local_denied: number(Outcome::ErrorLocalDenied),
         };
@@ -247,7 +247,7 @@ struct RuleShown {
     domain: String,
     name: String,
     rates: Vec<String>,
-    /// Whether there was anything to forget.
+    /// Whether there was a counter.
     known: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What stands behind the question mark.
+//! The query of a URL.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ impl<'a> Query<'a> {
                 return Err(unknown(&name, known));
             }
             if parameters.iter().any(|parameter| parameter.0 == name) {
-                return Err(Refusal::bad("it stands there twice").at(Place::Parameter(name.into_owned())));
+                return Err(Refusal::bad("duplicate parameter").at(Place::Parameter(name.into_owned())));
             }
             parameters.push((name, value));
         }
@@ -49,12 +49,12 @@ impl<'a> Query<'a> {
 fn unknown(name: &str, known: &[&str]) -> Refusal {
     let detail = match known {
         [] => "this path takes no parameters".to_owned(),
-        known => format!("there is no such parameter; there is {}", known.join(", ")),
+        known => format!("unknown parameter; expected {}", known.join(" or ")),
     };
     Refusal::bad(detail).at(Place::Parameter(name.to_owned()))
 }
 
-/// The text that is meant: `+` is a space, `%20` too.
+/// Decodes a text: `+` is a space, and so is `%20`.
 fn decoded(text: &str) -> Result<Cow<'_, str>, Refusal> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Ok(Cow::Borrowed(text));
@@ -82,7 +82,7 @@ fn byte_of(digits: &[u8]) -> Option<u8> {
 
 fn bad_escape(text: &str) -> Refusal {
     Refusal::bad(format!(
-        "the query has {text:?}: a % must be followed by two hexadecimal digits, and all by UTF-8"
+        "malformed query {text:?}: a % needs two hexadecimal digits, and the decoded text must be UTF-8"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! Why a request was not served: what was wrong, where, and what would be right.
+//! Errors of the HTTP API: what was wrong, where, and what would be right.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::access::Scope;
 use crate::engine::{AskError, SettleError};
 use crate::metrics::{ErrorReason, Meter};
 
-/// Why a request was not served. Told as `application/problem+json`. One pointer wide: most requests are served.
+/// An error of the HTTP API, sent as `application/problem+json`. It is one pointer wide, because most requests succeed.
 #[derive(Debug)]
 pub(super) struct Refusal(Box<Reason>);
 
@@ -25,7 +25,7 @@ struct Reason {
     detail: Cow<'static, str>,
     place: Option<Place>,
     fault: Option<String>,
-    /// Whether it is safe to try again, if the request may have done something.
+    /// Whether a retry is safe, if the request may have had an effect.
     is_retry_safe: Option<bool>,
     /// A field of the answer that goes with the status.
     field: Option<(HeaderName, HeaderValue)>,
@@ -48,56 +48,56 @@ impl Refusal {
         Self(Box::new(Reason { status, detail, place: None, fault: None, is_retry_safe: None, field: None }))
     }
 
-    /// The request makes no sense.
+    /// Returns the error for a malformed request.
     pub(super) fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// The way is there, but not to be gone like this.
+    /// Returns the error for a path that does not support the method.
     pub(super) fn method(allowed: &'static str) -> Self {
-        let refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path answers {allowed} only"));
+        let refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("method not allowed; use {allowed}"));
         refusal.with_field(ALLOW, allowed)
     }
 
-    /// The rest of what is sent will not be looked at.
+    /// Returns an error after which the connection is closed.
     pub(super) fn last(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(status, detail).with_field(CONNECTION, "close")
     }
 
-    /// The request's line and header fields have too many bytes.
+    /// Returns the error for a request line and headers that are too large.
     pub(super) fn large_head(limits: &HttpLimits) -> Self {
         let most = limits.header_bytes;
         Self::last(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            format!("the request's line and header fields have more than {most} bytes"),
+            format!("the request line and headers exceed {most} bytes"),
         )
     }
 
-    /// There are too many header fields.
+    /// Returns the error for too many header fields.
     pub(super) fn many_fields(limits: &HttpLimits) -> Self {
         let most = limits.headers;
         Self::last(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            format!("there are more than {most} header fields"),
+            format!("the request has more than {most} header fields"),
         )
     }
 
-    /// The caller is known, but may not do this.
+    /// Returns the error for a known caller without the required scope.
     pub(super) fn needs(scope: Scope) -> Self {
-        Self::new(StatusCode::FORBIDDEN, format!("this needs the scope {scope}, which you do not have"))
+        Self::new(StatusCode::FORBIDDEN, format!("the scope {scope} is required"))
     }
 
-    /// The caller is not known, and must be.
+    /// Returns the error for a caller that must authenticate.
     pub(super) fn who(challenge: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, detail).with_field(WWW_AUTHENTICATE, challenge)
     }
 
-    /// It cannot be done now, but may be soon.
+    /// Returns a temporary error.
     fn not_now(detail: String) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_field(RETRY_AFTER, "1")
     }
 
-    /// An ask that makes no sense, at a place in the body.
+    /// Returns the error for a check that was not decided; `check` is its place in the body.
     pub(super) fn ask(error: &AskError, check: &str) -> Self {
         match error {
             AskError::Unavailable { is_without_effect: true } => {
@@ -113,7 +113,7 @@ impl Refusal {
         }
     }
 
-    /// Something held was not settled.
+    /// Returns the error for a hold that was not settled.
     pub(super) fn settle(error: SettleError) -> Self {
         match error {
             SettleError::Store(error) => Self::store(error),
@@ -124,13 +124,13 @@ impl Refusal {
         }
     }
 
-    /// The store did not do what it was asked, and may be asked again.
+    /// Returns the error for an unavailable store.
     pub(super) fn store(error: StoreError) -> Self {
-        let fault = Fault::untraced("store unavailable: it is safe to try again").because(error);
+        let fault = Fault::untraced("store unavailable; a retry is safe").because(error);
         Self::not_now(fault.report()).known_as(&fault).retry_safe(true)
     }
 
-    /// A mistake of ours. The log has it all.
+    /// Returns the error for a panic. The log has the details.
     pub(super) fn fault(fault: &Fault) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, fault.report()).known_as(fault)
     }
@@ -163,7 +163,7 @@ impl Refusal {
         &self.0.detail
     }
 
-    /// Counts a request that is not served.
+    /// Counts a failed request.
     pub(super) fn note(&self, meter: &Meter) {
         if let Some(reason) = ErrorReason::of_status(self.0.status) {
             meter.failed(reason);

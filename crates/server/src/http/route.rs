@@ -87,11 +87,15 @@ impl Route {
     }
 }
 
-/// Whoever looks for it has the wrong one of several listeners.
+/// Returns the error for a path that another listener serves.
 fn not_here(path: &str, scope: Scope) -> Refusal {
     let is_admin = matches!(scope, Scope::Admin | Scope::Metrics);
-    let address = if is_admin { "admin.address" } else { "http.address" };
-    Refusal::new(StatusCode::NOT_FOUND, format!("{path:?} is not served here, but where {address} says"))
+    let listener =
+        if is_admin { "admin listener (`admin.address`)" } else { "HTTP listener (`http.address`)" };
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        format!("{path:?} is not served on this listener. Use the {listener}."),
+    )
 }
 
 fn not_found(path: &str, served: impl Fn(&Route) -> bool) -> Refusal {
@@ -100,6 +104,6 @@ fn not_found(path: &str, served: impl Fn(&Route) -> bool) -> Refusal {
     let start: String = path.chars().take(64).collect();
     Refusal::new(
         StatusCode::NOT_FOUND,
-        format!("there is nothing at {start:?}; there is {}", paths.join(", ")),
+        format!("unknown path {start:?}; expected one of {}", paths.join(", ")),
     )
 }

@@ -107,7 +107,7 @@ impl Meter {
                 self.errors[reason as usize].fetch_add(count, Ordering::Relaxed);
                 // Without the words, which repeat what was sent: a mistyped command may have a password behind it.
                 let (protocol, reason) = (self.protocol, reason.name());
-                tracing::debug!(protocol, reason, count, "requests were not served");
+                tracing::debug!(protocol, reason, count, "requests failed");
             }
         }
     }

@@ -9,11 +9,10 @@ use prometheus_client::metrics::MetricType;
 use super::family::Family;
 
 const MEMORY: Family = Family::new("process_resident_memory_bytes", "Resident memory");
-const CPU: Family = Family::new("process_cpu_seconds", "Processor time used, by user and system");
+const CPU: Family = Family::new("process_cpu_seconds", "CPU time");
 const FILES: Family = Family::new("process_open_fds", "Open files");
 const MOST_FILES: Family = Family::new("process_max_fds", "Maximum number of open files");
-const START: Family =
-    Family::new("process_start_time_seconds", "When the process started, in seconds since 1970");
+const START: Family = Family::new("process_start_time_seconds", "Start time, Unix time");
 
 /// What is known of this process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Everything that is told, at one moment.
+//! All metrics at one moment.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,73 +17,63 @@ use super::meter::{ConnectionRefusal, Meter};
 use super::process::Process;
 use crate::engine::{CallOutcome, Engine, Outcome, PolicyStatus, Tallied, Tally};
 
-const CALLS: Family = Family::new("tollgate_calls", "Calls, each once, whatever the number of limits it met");
-const DECISIONS: Family = Family::new("tollgate_decisions", "Calls, as each limit saw them end");
+const CALLS: Family = Family::new("tollgate_calls", "Decided requests by protocol and outcome");
+const DECISIONS: Family = Family::new("tollgate_decisions", "Decisions by limit and outcome");
 const HITS: Family = Family::new(
     "tollgate_hits",
-    "What the calls cost together when they were decided; what is charged, given back or settled later is not in it",
+    "Sum of the costs of these decisions, without charges, refunds and settlements",
 );
-const NEAR: Family = Family::new("tollgate_near_limit", "Calls that were allowed and left less than a fifth");
+const NEAR: Family =
+    Family::new("tollgate_near_limit", "Allowed requests that left less than a fifth of the limit");
 const BAD_VALUES: Family =
-    Family::new("tollgate_bad_values", "Calls with a value that the limit could not use");
+    Family::new("tollgate_bad_values", "Requests with a value that the limit could not use");
 const UNMATCHED: Family =
-    Family::new("tollgate_unmatched_calls", "Calls that no limit applied to, by domain");
+    Family::new("tollgate_unmatched_calls", "Requests to which no limit applied, by domain");
 const DURATION: Family =
-    Family::new("tollgate_decision_duration_seconds", "From a call's last byte to its answer");
+    Family::new("tollgate_decision_duration_seconds", "Time from the last byte of a request to its response");
 const CONNECTIONS: Family = Family::new("tollgate_connections", "Open connections");
-const REFUSED: Family = Family::new("tollgate_connections_refused", "Connections that were refused");
+const REFUSED: Family = Family::new("tollgate_connections_refused", "Refused connections by reason");
 const ERRORS: Family =
-    Family::new("tollgate_request_errors", "Requests that were not served; a call that is denied was");
+    Family::new("tollgate_request_errors", "Failed requests by reason; denied requests are not failures");
 const AUTHENTICATION: Family = Family::new(
     "tollgate_authentication_failures",
-    "Unknown tokens, and certificates that are missing or not trusted",
+    "Failed authentications: unknown tokens, and client certificates that are missing or not trusted",
 );
-const RESETS: Family = Family::new("tollgate_resets", "Limits that were reset for a key");
-const PERMITS: Family = Family::new("tollgate_permits", "What is held and not settled yet");
-const PERMIT_BYTES: Family = Family::new("tollgate_permit_bytes", "Memory that those take");
+const RESETS: Family = Family::new("tollgate_resets", "Resets of a key, counted for each limit");
+const PERMITS: Family = Family::new("tollgate_permits", "Holds that are not settled yet");
+const PERMIT_BYTES: Family = Family::new("tollgate_permit_bytes", "Memory used by holds");
 const FALLBACK_KEYS: Family =
-    Family::new("tollgate_fallback_keys", "States that this process keeps for limits it decides alone");
-const FALLBACK_BYTES: Family = Family::new("tollgate_fallback_bytes", "Memory that those take");
-const KEYS: Family = Family::new("tollgate_keys", "States that the store remembers");
-const BYTES: Family = Family::new("tollgate_store_bytes", "Memory that those take");
+    Family::new("tollgate_fallback_keys", "Keys counted locally while Redis is unavailable");
+const FALLBACK_BYTES: Family = Family::new("tollgate_fallback_bytes", "Memory used by these keys");
+const KEYS: Family = Family::new("tollgate_keys", "Keys in the store");
+const BYTES: Family = Family::new("tollgate_store_bytes", "Memory used by keys");
 const EVICTIONS: Family =
-    Family::new("tollgate_evictions", "Keys that a full store forgot although they counted, or did not take");
-const UP: Family = Family::new("tollgate_backend_up", "Whether the store answers");
-const STORE_DURATION: Family = Family::new(
-    "tollgate_store_duration_seconds",
-    "From asking a store to its decision, where that must be waited for",
-);
-const STORE_CALLS: Family =
-    Family::new("tollgate_store_calls", "Calls of a guarded store, by how they ended");
-const BREAKER: Family = Family::new(
-    "tollgate_store_breaker_open",
-    "Whether the breaker withholds calls from a store that has failed",
-);
-const NODES: Family =
-    Family::new("tollgate_nodes", "Processes that shared the store when it was last seen, this one included");
-const LEASED: Family =
-    Family::new("tollgate_lease_tokens", "Tokens that this process has borrowed, to be spent or given back");
+    Family::new("tollgate_evictions", "Keys evicted or refused because the store was full");
+const UP: Family = Family::new("tollgate_backend_up", "1 if the store responds");
+const STORE_DURATION: Family =
+    Family::new("tollgate_store_duration_seconds", "Time that decisions waited for the store");
+const STORE_CALLS: Family = Family::new("tollgate_store_calls", "Calls to the store by outcome");
+const BREAKER: Family =
+    Family::new("tollgate_store_breaker_open", "1 while the circuit breaker skips calls to the store");
+const NODES: Family = Family::new("tollgate_nodes", "Processes that share the store, including this one");
+const LEASED: Family = Family::new("tollgate_lease_tokens", "Tokens leased and not used");
 const SHORTFALL: Family = Family::new(
     "tollgate_lease_shortfall_tokens",
-    "By how much less than a limit may be admitted of one key, because processes have borrowed it: nodes x lease",
+    "Maximum tokens per key that leases can withhold (processes x lease)",
 );
-const LEASES_ENDED: Family = Family::new(
-    "tollgate_lease_ended_tokens",
-    "Borrowed tokens that were spent, returned, or lost and so count as spent",
-);
-const RELOADS: Family = Family::new("tollgate_config_reloads", "Policies that were loaded, or could not be");
-const RELOADED: Family = Family::new(
-    "tollgate_config_last_reload_successful",
-    "Whether the policy that was read last is the one that decides",
-);
+const LEASES_ENDED: Family =
+    Family::new("tollgate_lease_ended_tokens", "Leased tokens that were spent, returned or lost");
+const RELOADS: Family = Family::new("tollgate_config_reloads", "Policies loaded or rejected");
+const RELOADED: Family =
+    Family::new("tollgate_config_last_reload_successful", "1 if the last policy that was read is active");
 const RELOADED_AT: Family = Family::new(
     "tollgate_config_last_reload_success_timestamp_seconds",
-    "When a policy was loaded last, in seconds since 1970",
+    "Time of the last successful load, Unix time",
 );
-const CONFIG: Family = Family::new("tollgate_config", "The policy that decides");
-const BUILD: Family = Family::new("tollgate_build", "The program");
+const CONFIG: Family = Family::new("tollgate_config", "Active policy");
+const BUILD: Family = Family::new("tollgate_build", "Program version");
 
-/// Everything that is told, at one moment.
+/// All metrics at one moment.
 pub(super) struct Snapshot<S: Store> {
     engine: Engine<S>,
     tallies: Vec<Tallied>,
@@ -122,7 +112,7 @@ impl<S: Store> Snapshot<S> {
         NEAR.counters(encoder, self.tallies.iter().map(near))
     }
 
-    /// Calls that were not limited as the policy may have meant it.
+    /// Requests that the policy may not limit as intended.
     fn mistakes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let bad_values = |limit: &Tallied| (labels(limit), limit.tally.bad_values());
         BAD_VALUES.counters(encoder, self.tallies.iter().map(bad_values))?;
@@ -247,7 +237,7 @@ fn encode_durations(durations: &Durations, mut encoder: MetricEncoder<'_>) -> fm
     encoder.encode_histogram::<NoLabelSet>(durations.seconds(), count, &buckets, None)
 }
 
-/// A limit's own labels. A limit that a caller brought along has no rule of the policy.
+/// The labels of a limit. A limit that a caller supplies has no name in the policy.
 fn labels(limit: &Tallied) -> [(&'static str, String); 2] {
     [("domain", limit.domain.to_string()), ("limit", limit.name.to_string())]
 }

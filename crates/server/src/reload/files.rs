@@ -25,7 +25,7 @@ impl Certificates {
 }
 
 impl Kept for Certificates {
-    const NAME: &'static str = "the certificates";
+    const NAME: &'static str = "certificates";
 
     fn paths(&self) -> Vec<PathBuf> {
         self.tls.files().paths()
@@ -41,11 +41,11 @@ impl Kept for Certificates {
     }
 }
 
-/// Who may do what.
+/// The keys file: the scopes of each caller.
 pub(super) struct KeyFile<A> {
     keys: Keys,
     path: PathBuf,
-    /// Why a keyring must not be used, if so.
+    /// Returns an error if the keyring must not be used.
     acceptable: A,
     seen: Seen,
 }
@@ -58,7 +58,7 @@ impl<A> KeyFile<A> {
 }
 
 impl<A: Fn(&Keyring) -> Result<(), String> + Send + 'static> Kept for KeyFile<A> {
-    const NAME: &'static str = "the keys";
+    const NAME: &'static str = "keys";
 
     fn paths(&self) -> Vec<PathBuf> {
         vec![self.path.clone()]
@@ -103,15 +103,15 @@ fn look(paths: &[PathBuf]) -> Seen {
 fn tell<K: Kept>(kept: &K, is_new: bool, was_asked: bool, changes: Option<&str>) {
     let name = K::NAME;
     if is_new {
-        tracing::info!("{name} have been loaded again");
+        tracing::info!("reloaded {name}");
         kept.audit(was_asked, audit::Reload::Loaded, changes);
     } else if was_asked {
-        tracing::info!("{name} are the same as before");
+        tracing::info!("{name} unchanged");
         kept.audit(was_asked, audit::Reload::Unchanged, None);
     }
 }
 
 fn refuse<K: Kept>(kept: &K, error: &str, was_asked: bool) {
-    tracing::error!(error, "{} are not loaded: those before are used on", K::NAME);
+    tracing::error!(error, "cannot load {}, keeping the previous ones", K::NAME);
     kept.audit(was_asked, audit::Reload::Refused, None);
 }

@@ -78,7 +78,7 @@ pub(super) struct PolicyFile<S: Store> {
 }
 
 impl<S: Store> Kept for PolicyFile<S> {
-    const NAME: &'static str = "the policy";
+    const NAME: &'static str = "policy";
 
     fn paths(&self) -> Vec<PathBuf> {
         vec![self.path.path.clone()]
@@ -92,7 +92,7 @@ impl<S: Store> Kept for PolicyFile<S> {
             }
             Ok((_, origin)) if self.is_same(&origin) => {
                 if was_asked {
-                    tracing::info!(policy = origin.name, "the policy is the same as before");
+                    tracing::info!(policy = origin.name, "policy unchanged");
                     self.audit(was_asked, audit::Reload::Unchanged, None);
                 }
             }
@@ -117,19 +117,19 @@ impl<S: Store> PolicyFile<S> {
 
     fn load(&self, policy: Policy, origin: Origin) {
         let limits = policy.limits().len();
-        tracing::info!(policy = origin.name, limits, hash = origin.hash, "the policy has been loaded again");
+        tracing::info!(policy = origin.name, limits, hash = origin.hash, "policy reloaded");
         self.engine.load(policy, origin);
     }
 
     fn refuse(&self, problems: &Problems) {
         let (policy, count) = (self.path.path.display(), problems.count());
-        tracing::error!(%policy, problems = count, "the policy is not loaded: the one before goes on deciding");
+        tracing::error!(%policy, problems = count, "cannot load the policy, keeping the previous one");
         problems.iter().for_each(log);
         self.engine.load_failed(problems.to_string());
     }
 }
 
-/// A mistake as a line of the log.
+/// Logs one problem of the policy.
 fn log(problem: &Problem) {
     let Problem { path, line, column, message, help, .. } = problem;
     tracing::error!(at = %format_args!("{path}:{line}:{column}"), help, "{message}");

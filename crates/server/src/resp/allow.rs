@@ -1,4 +1,4 @@
-//! `TG.ALLOW`: yes or no, by a limit that comes with the call.
+//! `TG.ALLOW`: decides by a limit that is sent with the command.
 
 use tollgate::store::{Mode, Store};
 use tollgate::{Quota, QuotaError};
@@ -31,7 +31,10 @@ impl Remembered {
     fn read_new(&mut self, text: &[u8]) -> Result<Quota, String> {
         let readable = std::str::from_utf8(text).ok().filter(|text| text.len() <= LONGEST_LIMIT);
         let Some(readable) = readable else {
-            return Err(format!("a limit is written as 10/s or 600/min burst 50, not '{}'", Quoted(text)));
+            return Err(format!(
+                "limit must be a rate such as 10/s or 600/min burst 50, not '{}'",
+                Quoted(text)
+            ));
         };
         let quota: Quota = readable.parse().map_err(|error: QuotaError| error.to_string())?;
         self.0 = Some((text.into(), quota));
@@ -39,7 +42,7 @@ impl Remembered {
     }
 }
 
-/// `TG.ALLOW key limit [cost]`: 1 if there is room for it under a limit such as `10/s`, and it is taken; else 0.
+/// `TG.ALLOW key limit [cost]`: 1 if a limit such as `10/s` allows the cost, which is then counted; else 0.
 pub(super) async fn allow<S: Store>(
     clerk: &mut Clerk<S>,
     remembered: &mut Remembered,
@@ -58,8 +61,7 @@ pub(super) async fn allow<S: Store>(
     };
     let Some(cost) = number(cost) else {
         let (most, cost) = (u64::MAX, Quoted(cost));
-        return replies
-            .error(format_args!("ERR the cost must be a whole number from 0 to {most}, not '{cost}'"));
+        return replies.error(format_args!("ERR cost must be a whole number from 0 to {most}, not '{cost}'"));
     };
     match clerk.decide_own(Mode::Take, Own::fixed(FAMILY, quota), key, cost).await {
         Ok(decision) => replies.boolean(decision.is_admitted()),
@@ -67,7 +69,7 @@ pub(super) async fn allow<S: Store>(
     }
 }
 
-/// `TG.RESET ALLOW key limit`: 1 if there was something to forget. Returns what was reset.
+/// `TG.RESET ALLOW key limit`: 1 if there was a counter. Returns the limits that were reset.
 pub(super) async fn reset<S: Store>(
     clerk: &mut Clerk<S>,
     remembered: &mut Remembered,

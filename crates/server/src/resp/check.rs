@@ -1,4 +1,4 @@
-//! Asking by policy: `TG.CHECK`, `TG.SETTLE`, `TG.RESET` and `TG.LIMITS`.
+//! Decisions by the policy: `TG.CHECK`, `TG.SETTLE`, `TG.RESET` and `TG.LIMITS`.
 
 mod limits;
 mod question;
@@ -17,8 +17,8 @@ pub(super) use limits::limits;
 pub use question::MAX_FIELDS;
 use question::{Act, Question};
 
-/// `TG.CHECK [DOMAIN domain] [COST cost] [PEEK | COUNT | CHARGE | REFUND | HOLD seconds] [FIELDS] field value …`.
-/// Giving back and charging need the scope `settle`, holding needs `hold`.
+/// `TG.CHECK [DOMAIN domain] [COST cost] [PEEK | COUNT | CHARGE | REFUND | HOLD duration] [FIELDS] field value …`.
+/// `CHARGE` and `REFUND` need the scope `settle`, `HOLD` needs `hold`.
 pub(super) async fn check<S: Store>(
     clerk: &mut Clerk<S>,
     scopes: Scopes,
@@ -94,7 +94,7 @@ fn millis_up(span: Duration) -> i64 {
     i64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-/// `TG.SETTLE id actual` or `TG.SETTLE id FIELDS name actual …`: whether it was still held.
+/// `TG.SETTLE id actual` or `TG.SETTLE id FIELDS name actual …`: 1 if the hold was settled, 0 if it does not exist any more.
 pub(super) async fn settle<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<'_>, replies: &mut Replies) {
     let (Some(id), Some(actual)) = (arguments.get(1), arguments.get(2)) else {
         return wrong_count("tg.settle", replies);
@@ -125,7 +125,7 @@ pub(super) async fn settle<S: Store>(clerk: &mut Clerk<S>, arguments: Arguments<
     }
 }
 
-/// `TG.RESET [DOMAIN domain] [FIELDS] field value …`: how many limits had something to forget. Returns what was reset.
+/// `TG.RESET [DOMAIN domain] [FIELDS] field value …`: the number of limits that had a counter. Returns the limits that were reset.
 pub(super) async fn reset<S: Store>(
     clerk: &mut Clerk<S>,
     arguments: Arguments<'_>,
@@ -140,7 +140,7 @@ pub(super) async fn reset<S: Store>(
         }
     };
     if question.act != Act::Decide(Mode::Take) || question.cost.is_some() {
-        replies.error("ERR tg.reset has no options but DOMAIN and FIELDS");
+        replies.error("ERR tg.reset accepts only the options DOMAIN and FIELDS");
         return resets;
     }
     let subject = Subject::Policy(question.domain, &question.fields);

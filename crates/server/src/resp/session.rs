@@ -45,12 +45,11 @@ pub(super) enum Next {
     Drop,
 }
 
-/// What is told whoever gives back or charges and may not.
-pub(super) const NEEDS_SETTLE: &str =
-    "NOPERM to give back or to charge needs the scope settle, which this caller has not";
+/// The error for a caller that charges or refunds without the scope `settle`.
+pub(super) const NEEDS_SETTLE: &str = "NOPERM REFUND and CHARGE need the scope settle";
 
-/// The error for a caller that holds something and may not.
-pub(super) const NEEDS_HOLD: &str = "NOPERM to hold needs the scope hold, which this caller has not";
+/// The error for a caller that holds a cost without the scope `hold`.
+pub(super) const NEEDS_HOLD: &str = "NOPERM HOLD needs the scope hold";
 
 /// The longest name of a command.
 const LONGEST_NAME: usize = 16;
@@ -182,7 +181,7 @@ impl Session {
         self.scopes() == Scopes::NONE || self.scopes() == Scopes::of(&[Scope::Metrics])
     }
 
-    /// Why the caller may not use a command, if so.
+    /// Returns the error for a command that the caller may not use.
     #[inline]
     fn refusal(&self, upper: &[u8]) -> Option<String> {
         if self.scopes() == Scopes::ALL {
@@ -197,8 +196,7 @@ impl Session {
             _ => return None,
         };
         let name = String::from_utf8_lossy(upper).to_lowercase();
-        (!self.scopes().has(needed))
-            .then(|| format!("NOPERM '{name}' needs the scope {needed}, which this caller has not"))
+        (!self.scopes().has(needed)).then(|| format!("NOPERM '{name}' needs the scope {needed}"))
     }
 
     /// Answers what every Redis answers.
@@ -282,15 +280,13 @@ fn unknown_subcommand(subcommand: &[u8], of: &str, replies: &mut Replies) {
     replies.error(format_args!("ERR unknown subcommand '{}'. Try {of} HELP.", Quoted(subcommand)));
 }
 
-/// Whether a key is not too long; says so if it is.
+/// Returns `true` if the key is short enough, and replies with an error if not.
 #[inline]
 pub(super) fn check_key(key: &[u8], replies: &mut Replies) -> bool {
     let fits = key.len() <= MAX_KEY_BYTES;
     if !fits {
-        replies.error(format_args!(
-            "ERR a key of {} bytes is too long: at most {MAX_KEY_BYTES} are allowed",
-            key.len()
-        ));
+        replies
+            .error(format_args!("ERR key is too long: {} bytes, the maximum is {MAX_KEY_BYTES}", key.len()));
     }
     fits
 }

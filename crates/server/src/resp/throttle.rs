@@ -6,7 +6,7 @@ use tollgate::store::{Mode, Store};
 use super::cell::{Cell, Outcome, seconds_down, seconds_of_cell};
 use super::reply::{Quoted, Replies};
 use super::request::Arguments;
-use super::session::{MAX_KEY_BYTES, NEEDS_SETTLE, check_key};
+use super::session::{MAX_KEY_BYTES, check_key};
 use crate::access::{Scope, Scopes};
 use crate::engine::{AskError, Clerk, Family, Own};
 
@@ -17,7 +17,7 @@ const THROTTLE: Family = Family::new("@throttle");
 const USAGE: &str =
     "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]";
 
-/// `CL.THROTTLE key max_burst count period [quantity]`. Giving back takes the scope `settle`.
+/// `CL.THROTTLE key max_burst count period [quantity]`. A refund needs the scope `settle`.
 #[inline]
 pub(super) async fn cl_throttle<S: Store>(
     clerk: &mut Clerk<S>,
@@ -38,7 +38,7 @@ pub(super) async fn cl_throttle<S: Store>(
         return;
     }
     if quantity < 0 && !scopes.has(Scope::Settle) {
-        return replies.error(NEEDS_SETTLE);
+        return replies.error("NOPERM a negative quantity needs the scope settle");
     }
     let Some(cell) = Cell::new(max_burst.saturating_add(1), count, period, quantity) else {
         let wrong = if count > 0 && period > 0 { "Rates above 1000000000 per second" } else { "Zero rates" };

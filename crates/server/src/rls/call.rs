@@ -41,11 +41,11 @@ pub(super) type Wishes<'a> = SmallVec<[Wish<'a>; 4]>;
 pub(super) fn read(request: &RateLimitRequest) -> Result<Wishes<'_>, Status> {
     let RateLimitRequest { domain, descriptors, hits_addend } = request;
     if domain.is_empty() {
-        return Err(Status::invalid_argument("domain is empty: it says whose limits apply"));
+        return Err(Status::invalid_argument("domain is empty"));
     }
     at_most(LONGEST_KEY, domain.len(), "bytes", || "domain".to_owned())?;
     if descriptors.is_empty() {
-        return Err(Status::invalid_argument("descriptors is empty: there must be at least one"));
+        return Err(Status::invalid_argument("descriptors is empty; expected at least one"));
     }
     at_most(MOST_DESCRIPTORS, descriptors.len(), "descriptors", || "descriptors".to_owned())?;
     let each = descriptors.iter().enumerate();
@@ -89,7 +89,7 @@ fn field(entry: &Entry, at: impl Fn() -> String) -> Result<Field<'_>, Status> {
     let key = str::from_utf8(&entry.key)
         .map_err(|error| Status::invalid_argument(format!("{}.key is not UTF-8: {error}", at())))?;
     if key.is_empty() {
-        return Err(Status::invalid_argument(format!("{}.key is empty: only values may be", at())));
+        return Err(Status::invalid_argument(format!("{}.key is empty; only values may be empty", at())));
     }
     at_most(LONGEST_KEY, key.len(), "bytes", || at() + ".key")?;
     Ok((key, &entry.value))
@@ -101,7 +101,7 @@ fn quota(limit: RateLimitOverride, place: usize) -> Result<Quota, Status> {
             Ok(Quota::per(limit.requests_per_unit.into(), unit.span()))
         }
         _ => Err(Status::invalid_argument(format!(
-            "descriptors[{place}].limit.unit is {}: it must be SECOND (1), MINUTE (2), HOUR (3), DAY (4), MONTH (5) or YEAR (6)",
+            "descriptors[{place}].limit.unit is {}; expected SECOND (1), MINUTE (2), HOUR (3), DAY (4), MONTH (5) or YEAR (6)",
             limit.unit
         ))),
     }
@@ -111,5 +111,5 @@ fn at_most(most: usize, found: usize, of: &str, at: impl Fn() -> String) -> Resu
     if found <= most {
         return Ok(());
     }
-    Err(Status::invalid_argument(format!("{} has {found} {of}: at most {most} are allowed", at())))
+    Err(Status::invalid_argument(format!("{} has {found} {of}; the maximum is {most}", at())))
 }

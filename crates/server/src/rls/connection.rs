@@ -78,7 +78,7 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "connection ended early");
     }
 }
 
@@ -118,7 +118,7 @@ impl<S: Store> Routes<S> {
             self.meter.failed(reason);
             let (from, protocol) = (self.access.address(), self.meter.protocol());
             let (code, message) = (response.headers().get(GRPC_STATUS), response.headers().get(GRPC_MESSAGE));
-            tracing::debug!(protocol, %from, status = %response.status(), ?code, ?message, "a request was not served");
+            tracing::debug!(protocol, %from, status = %response.status(), ?code, ?message, "request failed");
         }
         let guard = self.activity.respond();
         Ok(response.map(|body| {
@@ -154,7 +154,7 @@ impl<S: Store> Routes<S> {
                 reflection.answer(request.map(for_tonic)).await
             }
             _ => {
-                let status = Status::unimplemented(format!("there is no {:?} here", request.uri().path()));
+                let status = Status::unimplemented(format!("unknown method {:?}", request.uri().path()));
                 self.refuse(status.into_http(), request).await
             }
         }
@@ -191,7 +191,7 @@ impl<S: Store> Routes<S> {
         refusal
     }
 
-    /// Who the caller is, if it has the scope [`Scope::Check`].
+    /// Returns the caller, if it has the scope [`Scope::Check`].
     fn principal(&self, headers: &HeaderMap) -> Result<Principal, Status> {
         let token = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         let principal = match token {
@@ -203,7 +203,7 @@ impl<S: Store> Routes<S> {
             Some(principal) => Ok(principal),
             None if is_known => Err(lacking(Scope::Check)),
             None => Err(Status::unauthenticated(
-                "say who you are: authorization: Bearer TOKEN, or by a certificate",
+                "authentication required: send authorization: Bearer TOKEN or a client certificate",
             )),
         }
     }
@@ -235,10 +235,8 @@ fn unlike_grpc() -> Response<Body> {
 
 fn status_of(why: Unreceived) -> Status {
     match why {
-        Unreceived::TooLarge => {
-            Status::out_of_range(format!("the message has more than {LARGEST_MESSAGE} bytes"))
-        }
-        Unreceived::TimedOut => Status::deadline_exceeded("the body of the request took too long"),
-        Unreceived::CutShort => Status::cancelled("the body of the request ended before it was complete"),
+        Unreceived::TooLarge => Status::out_of_range(format!("the message exceeds {LARGEST_MESSAGE} bytes")),
+        Unreceived::TimedOut => Status::deadline_exceeded("request body not complete in time"),
+        Unreceived::CutShort => Status::cancelled("incomplete or malformed body"),
     }
 }

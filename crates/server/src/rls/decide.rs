@@ -58,7 +58,7 @@ pub async fn should_rate_limit<S: Store>(
 /// Decides about a call.
 ///
 /// # Errors
-/// If the call makes no sense, or nobody can tell.
+/// If the request is malformed, or the store is unavailable and a limit denies then.
 pub(super) async fn decide<S: Store>(
     clerk: &mut Clerk<S>,
     options: RlsOptions,
@@ -126,7 +126,7 @@ impl<'a, S: Store> Question<'a, S> {
 
     fn answer(&self, ruling: &Ruling<'_>, options: RlsOptions) -> Result<RateLimitResponse, Status> {
         if nobody_can_tell(ruling) {
-            return Err(Status::unavailable("the store cannot tell, and a limit says to refuse then"));
+            return Err(Status::unavailable("store unavailable; a limit has on_store_failure = \"deny\""));
         }
         Ok(Reply { request: self.request, wishes: &self.wishes, ruling, options }.response())
     }
@@ -143,17 +143,17 @@ impl<'a, S: Store> Question<'a, S> {
     }
 }
 
-/// Whether somebody may ask this: to give back takes more than to ask.
+/// Checks that the caller may send this request: a refund needs the scope `settle`.
 ///
 /// # Errors
-/// What it would take.
+/// `PERMISSION_DENIED` with the missing scope.
 pub(super) fn may_ask(request: &RateLimitRequest, scopes: Scopes) -> Result<(), Status> {
     let gives_back = request.descriptors.iter().any(|descriptor| descriptor.is_negative_hits);
     if gives_back && !scopes.has(Scope::Settle) { Err(lacking(Scope::Settle)) } else { Ok(()) }
 }
 
 pub(super) fn lacking(scope: Scope) -> Status {
-    Status::permission_denied(format!("this needs the scope {scope}, which you do not have"))
+    Status::permission_denied(format!("the scope {scope} is required"))
 }
 
 /// A limit that a descriptor brings along, and whose state of it is meant.
@@ -189,7 +189,7 @@ fn whole(domain: &str, wish: &Wish<'_>) -> Vec<u8> {
     key
 }
 
-/// Whether it is refused for no other reason than that the store cannot tell: then Envoy's own setting decides.
+/// Returns `true` if the request is denied only because the store is unavailable. Then Envoy's `failure_mode_deny` decides.
 fn nobody_can_tell(ruling: &Ruling<'_>) -> bool {
     let refuses = |finding: &&Finding<'_>| !finding.is_shadow && finding.is_refusal();
     !ruling.is_allowed()

@@ -59,7 +59,7 @@ impl Serves for Health {
         if NAMES.contains(&name.as_str()) {
             return Ok(Answer::new(self.status()));
         }
-        Err(Status::not_found(format!("there is no service {name:?} here")))
+        Err(Status::not_found(format!("unknown service {name:?}")))
     }
 
     async fn watch(&self, asked: Asked<HealthCheckRequest>) -> Result<Answer<Watch>, Status> {

@@ -109,7 +109,7 @@ fn read(body: &[u8]) -> Result<RateLimitRequest, String> {
             "domain" => request.domain = text(value, "domain")?,
             "descriptors" => request.descriptors = list(value, "descriptors", descriptor)?,
             "hitsAddend" | "hits_addend" => request.hits_addend = small(value, "hitsAddend")?,
-            _ => return Err(unknown(name, "the body", "domain, descriptors and hitsAddend")),
+            _ => return Err(unknown(name, "the body", "domain, descriptors or hitsAddend")),
         }
     }
     Ok(request)
@@ -118,15 +118,15 @@ fn read(body: &[u8]) -> Result<RateLimitRequest, String> {
 fn descriptor(value: &Value, at: &str) -> Result<RateLimitDescriptor, String> {
     let mut descriptor = RateLimitDescriptor::default();
     for (name, value) in fields(value, at)? {
-        let at = format!("{at}.{name}");
+        let inner = format!("{at}.{name}");
         match name.as_str() {
-            "entries" => descriptor.entries = list(value, &at, entry)?,
-            "limit" => descriptor.limit = present(value).map(|value| limit(value, &at)).transpose()?,
+            "entries" => descriptor.entries = list(value, &inner, entry)?,
+            "limit" => descriptor.limit = present(value).map(|value| limit(value, &inner)).transpose()?,
             "hitsAddend" | "hits_addend" => {
-                descriptor.hits_addend = present(value).map(|value| number(value, &at)).transpose()?;
+                descriptor.hits_addend = present(value).map(|value| number(value, &inner)).transpose()?;
             }
-            "isNegativeHits" | "is_negative_hits" => descriptor.is_negative_hits = truth(value, &at)?,
-            _ => return Err(unknown(name, &at, "entries, limit, hitsAddend and isNegativeHits")),
+            "isNegativeHits" | "is_negative_hits" => descriptor.is_negative_hits = truth(value, &inner)?,
+            _ => return Err(unknown(name, at, "entries, limit, hitsAddend or isNegativeHits")),
         }
     }
     Ok(descriptor)
@@ -135,11 +135,11 @@ fn descriptor(value: &Value, at: &str) -> Result<RateLimitDescriptor, String> {
 fn entry(value: &Value, at: &str) -> Result<Entry, String> {
     let mut entry = Entry::default();
     for (name, value) in fields(value, at)? {
-        let at = format!("{at}.{name}");
+        let inner = format!("{at}.{name}");
         match name.as_str() {
-            "key" => entry.key = Bytes::from(text(value, &at)?),
-            "value" => entry.value = Bytes::from(text(value, &at)?),
-            _ => return Err(unknown(name, &at, "key and value")),
+            "key" => entry.key = Bytes::from(text(value, &inner)?),
+            "value" => entry.value = Bytes::from(text(value, &inner)?),
+            _ => return Err(unknown(name, at, "key or value")),
         }
     }
     Ok(entry)
@@ -148,11 +148,11 @@ fn entry(value: &Value, at: &str) -> Result<Entry, String> {
 fn limit(value: &Value, at: &str) -> Result<RateLimitOverride, String> {
     let mut limit = RateLimitOverride::default();
     for (name, value) in fields(value, at)? {
-        let at = format!("{at}.{name}");
+        let inner = format!("{at}.{name}");
         match name.as_str() {
-            "requestsPerUnit" | "requests_per_unit" => limit.requests_per_unit = small(value, &at)?,
-            "unit" => limit.unit = unit(value, &at)?,
-            _ => return Err(unknown(name, &at, "requestsPerUnit and unit")),
+            "requestsPerUnit" | "requests_per_unit" => limit.requests_per_unit = small(value, &inner)?,
+            "unit" => limit.unit = unit(value, &inner)?,
+            _ => return Err(unknown(name, at, "requestsPerUnit or unit")),
         }
     }
     Ok(limit)
@@ -165,12 +165,12 @@ fn unit(value: &Value, at: &str) -> Result<i32, String> {
         .map(Into::into);
     let numbered = || value.as_i64().and_then(|number| i32::try_from(number).ok());
     named.or_else(numbered).or_else(|| value.is_null().then_some(0)).ok_or_else(|| {
-        format!("{at} is {value}: it must be SECOND, MINUTE, HOUR, DAY, MONTH or YEAR, or its number")
+        format!("{at} must be SECOND, MINUTE, HOUR, DAY, MONTH or YEAR, or its number, not {value}")
     })
 }
 
 fn fields<'v>(value: &'v Value, at: &str) -> Result<impl Iterator<Item = (&'v String, &'v Value)>, String> {
-    value.as_object().map(Map::iter).ok_or_else(|| format!("{at} is {}: it must be an object", short(value)))
+    value.as_object().map(Map::iter).ok_or_else(|| format!("{at} must be an object, not {}", short(value)))
 }
 
 /// `null` is as if nothing were there.
@@ -184,36 +184,35 @@ fn list<T>(
     read: impl Fn(&Value, &str) -> Result<T, String>,
 ) -> Result<Vec<T>, String> {
     let Some(value) = present(value) else { return Ok(Vec::new()) };
-    let list = value.as_array().ok_or_else(|| format!("{at} is {}: it must be a list", short(value)))?;
+    let list = value.as_array().ok_or_else(|| format!("{at} must be a list, not {}", short(value)))?;
     list.iter().enumerate().map(|(place, value)| read(value, &format!("{at}[{place}]"))).collect()
 }
 
 fn text(value: &Value, at: &str) -> Result<String, String> {
     let Some(value) = present(value) else { return Ok(String::new()) };
-    value.as_str().map(str::to_owned).ok_or_else(|| format!("{at} is {}: it must be a text", short(value)))
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("{at} must be a string, not {}", short(value)))
 }
 
 fn truth(value: &Value, at: &str) -> Result<bool, String> {
     let Some(value) = present(value) else { return Ok(false) };
-    value.as_bool().ok_or_else(|| format!("{at} is {}: it must be true or false", short(value)))
+    value.as_bool().ok_or_else(|| format!("{at} must be true or false, not {}", short(value)))
 }
 
 fn small(value: &Value, at: &str) -> Result<u32, String> {
     let Some(value) = present(value) else { return Ok(0) };
     let small = number(value, at).ok().and_then(|number| u32::try_from(number).ok());
-    small.ok_or_else(|| format!("{at} is {}: it must be a whole number from 0 to {}", short(value), u32::MAX))
+    small.ok_or_else(|| format!("{at} must be a whole number from 0 to {}, not {}", u32::MAX, short(value)))
 }
 
 fn number(value: &Value, at: &str) -> Result<u64, String> {
     let digits =
         |text: &str| if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None };
     let number = value.as_u64().or_else(|| value.as_str().and_then(digits));
-    number
-        .ok_or_else(|| format!("{at} is {}: it must be a whole number from 0 to {}", short(value), u64::MAX))
+    number.ok_or_else(|| format!("{at} must be a whole number from 0 to {}, not {}", u64::MAX, short(value)))
 }
 
 fn unknown(name: &str, at: &str, known: &str) -> String {
-    format!("there is no {name:?} in {at}: there are {known}")
+    format!("unknown field {name:?} in {at}; expected {known}")
 }
 
 /// A value as messages show it.

@@ -53,7 +53,8 @@ impl<S: Store> RateLimitService for Service<S> {
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
         let principal: Option<Principal> = request.extensions().get().copied();
-        let Principal { caller, scopes } = principal.ok_or_else(|| Status::internal("nobody asks"))?;
+        let Principal { caller, scopes } =
+            principal.ok_or_else(|| Status::internal("the request has no caller"))?;
         if request.extensions().get::<TooLarge>().is_some() {
             let is_over = !self.options.shadow_mode;
             if is_over {

@@ -90,7 +90,7 @@ impl<S: Store> Acceptor<S> {
     }
 }
 
-/// Logs refused connections: the first at once, then how many there were, once in a while.
+/// Logs refused connections: the first one at once, then their number every ten seconds.
 struct Refusals {
     address: SocketAddr,
     count: u64,
@@ -102,7 +102,7 @@ impl Refusals {
         if self.pause.is_some() {
             self.count += 1;
         } else {
-            tracing::warn!(listener = %self.address, %reason, "a connection was refused");
+            tracing::warn!(listener = %self.address, %reason, "connection refused");
             self.pause = Some(Time::tokio().sleep(LOG_EVERY));
         }
     }
@@ -119,15 +119,15 @@ impl Refusals {
         self.pause = (self.count > 0).then(|| Time::tokio().sleep(LOG_EVERY));
         if self.count > 0 {
             let (listener, refused) = (self.address, std::mem::take(&mut self.count));
-            tracing::warn!(%listener, refused, "more connections were refused in the last ten seconds");
+            tracing::warn!(%listener, refused, "refused more connections in the last 10 s");
         }
     }
 }
 
 fn reason(refused: ConnectionRefusal) -> &'static str {
     match refused {
-        ConnectionRefusal::Listener => "the listener has max_connections",
-        ConnectionRefusal::Address => "the client address has max_connections_per_address",
+        ConnectionRefusal::Listener => "the listener reached max_connections",
+        ConnectionRefusal::Address => "the client address reached max_connections_per_address",
     }
 }
 

@@ -46,10 +46,10 @@ pub(super) enum Stalled {
 impl fmt::Display for Stalled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::FirstRequest => "the first request was not complete in time",
-            Self::Idle => "the peer sent nothing for the idle time-out",
-            Self::Write => "the peer took nothing for the write time-out",
-            Self::Response => "a response was not finished within the write time-out",
+            Self::FirstRequest => "first request incomplete after first_request_timeout",
+            Self::Idle => "the client sent nothing for the idle timeout",
+            Self::Write => "the client read nothing for the write timeout",
+            Self::Response => "a response was not complete after the write timeout",
         })
     }
 }

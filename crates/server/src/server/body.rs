@@ -175,7 +175,7 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Body for LimitedBody<B
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TimedOut => f.write_str("the body of the request took too long"),
+            Self::TimedOut => f.write_str("request body not complete in time"),
             Self::Failed(error) => error.fmt(f),
         }
     }

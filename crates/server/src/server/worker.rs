@@ -191,7 +191,7 @@ impl<S: Store> Worker<S> {
         spawn_local(async move {
             tokio::select! {
                 reason = activity.stalled(first_request, || stop.token.cancel()) => {
-                    tracing::debug!(protocol, %peer, %reason, "a connection was closed");
+                    tracing::debug!(protocol, %peer, %reason, "connection closed");
                     serving.abort();
                 }
                 _ = ended => {}
@@ -218,7 +218,7 @@ impl<S: Store> Worker<S> {
                     if is_unproven(&error) {
                         protocol.meter().authentication_failed("certificate", peer.ip());
                     }
-                    return tracing::debug!(%peer, %error, "a connection could not begin");
+                    return tracing::debug!(%peer, %error, "TLS handshake failed");
                 }
             };
             let stream = Stream::new(carrier, Rc::clone(&activity));

@@ -302,7 +302,7 @@ async fn a_limit_that_denies_bad_values_takes_nothing() {
     assert!(matches!(&error, AskError::BadValue { ask: 0, limit, .. } if limit == "b"));
     assert_eq!(
         error.to_string(),
-        "limit \"b\" denies bad values: the cost in the field \"size\" is not a whole number from 0 to 18446744073709551615"
+        "limit \"b\": the cost in the field \"size\" is not a whole number from 0 to 18446744073709551615"
     );
     let good = Descriptor::new().with("size", "4");
     assert!(take(&mut clerk, &good).await);
@@ -511,7 +511,7 @@ async fn decide_does_not_fall_back_where_only_the_store_can_do_it() {
         let refunded = clerk.decide(Mode::Refund, &asks).await.map(|ruling| ruling.is_allowed()).unwrap_err();
         for error in [held.unwrap_err(), charged, refunded] {
             assert!(matches!(error, AskError::Unavailable { is_without_effect: true }), "{error}");
-            assert_eq!(error.to_string(), "store unavailable, nothing was done: it is safe to try again");
+            assert_eq!(error.to_string(), "store unavailable, no cost was applied; a retry is safe");
         }
         assert_eq!((engine.held(), engine.fallback_usage().keys), (0, Some(0)), "{choice}");
         is_away.store(false, Ordering::Relaxed);
@@ -528,7 +528,10 @@ async fn decide_says_when_it_is_not_safe_to_try_again() {
     engine.store().away_after.store(1, Ordering::Relaxed);
     let error = clerk.decide(Mode::Charge, &[Ask::policy(&nobody)]).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, AskError::Unavailable { is_without_effect: false }));
-    assert_eq!(error.to_string(), "store unavailable, this may have been done: trying again may do it twice");
+    assert_eq!(
+        error.to_string(),
+        "store unavailable, the cost may have been applied; a retry may apply it twice"
+    );
     is_away.store(false, Ordering::Relaxed);
     assert_eq!(left(&mut clerk, &nobody).await, [4, 5], "the first of two was charged");
 }
@@ -543,7 +546,7 @@ async fn settle_can_be_tried_again() {
     is_away.store(true, Ordering::Relaxed);
     for _ in 0..3 {
         let error = engine.settle(id, Actual::Cost(1)).await.unwrap_err();
-        assert_eq!(error.to_string(), "store unavailable: it is safe to try again");
+        assert_eq!(error.to_string(), "store unavailable; a retry is safe");
         assert_eq!((engine.held(), engine.held_bytes()), (1, bytes));
     }
     is_away.store(false, Ordering::Relaxed);
@@ -561,7 +564,7 @@ async fn settle_is_not_done_twice_where_it_may_have_been_done() {
     is_away.store(true, Ordering::Relaxed);
     engine.store().is_unsure.store(true, Ordering::Relaxed);
     let error = engine.settle(id.unwrap(), Actual::Cost(1)).await.unwrap_err();
-    assert_eq!(error.to_string(), "store unavailable: it is safe to try again");
+    assert_eq!(error.to_string(), "store unavailable; a retry is safe");
     is_away.store(false, Ordering::Relaxed);
     assert!(!engine.settle(id.unwrap(), Actual::Cost(1)).await.unwrap());
     assert_eq!(left(&mut clerk, &nobody).await, [2]);

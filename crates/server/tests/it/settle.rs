@@ -114,18 +114,18 @@ async fn settle_refuses_a_cost_that_no_limit_took() {
         (
             both,
             Actual::Cost(640),
-            r#"limits read their cost from several fields: say the actual cost of each, of "tokens", "bytes""#,
+            r#"limits read their cost from several fields; settle each of "tokens", "bytes""#,
         ),
         (
             &both[..1],
             Actual::Fields(&[("tokns", 640)]),
-            r#"no limit reads its cost from field "tokns"; here they read it from "tokens""#,
+            r#"no limit reads its cost from field "tokns"; the cost fields of this hold are "tokens""#,
         ),
         (&plain[..0], Actual::Fields(&[("tokns", 640)]), r#"no limit reads its cost from field "tokns""#),
         (
             &plain[..0],
             Actual::Cost(0),
-            "the check that holds this stated no cost that a limit took: state one there to settle it by a number",
+            "a number cannot settle this hold, because no limit took its cost; name cost fields",
         ),
     ] {
         let engine = engine();

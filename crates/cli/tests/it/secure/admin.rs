@@ -19,7 +19,10 @@ fn what_is_for_administrators_is_not_where_services_ask_nor_the_other_way_round(
     for (method, path) in OF_ADMIN {
         let (status, body) = ask(service.http, method, path, CHECK);
         assert_eq!(status, 404, "{path}: {body}");
-        assert!(body.contains("is not served here, but where admin.address says"), "{path}: {body}");
+        assert!(
+            body.contains("is not served on this listener. Use the admin listener (`admin.address`)."),
+            "{path}: {body}"
+        );
         assert_eq!(ask(service.admin, method, path, CHECK).0, 200, "{path}");
     }
     for path in ["/v1/check", "/v1/settle", "/json"] {

@@ -26,11 +26,11 @@ pub(in super::super) struct Call<'a> {
 pub(in super::super) enum Target<'a> {
     /// That of the policy's limits that apply.
     Policy { domain: Cow<'a, str>, fields: Fields<'a> },
-    /// That of a limit which the caller brings along.
+    /// A limit that the caller supplies.
     Limit { limit: OwnLimit<'a>, key: Cow<'a, str> },
 }
 
-/// A limit that a caller brings along.
+/// A limit that the caller supplies.
 #[derive(Debug)]
 pub(in super::super) struct OwnLimit<'a> {
     pub(in super::super) name: Cow<'a, str>,
@@ -87,11 +87,11 @@ impl<'a, 'l> Draft<'a, 'l> {
         let longest = self.limits.key_length;
         match member {
             "domain" => {
-                set(member, &mut self.domain, || object.next_value_seed(Text { what: "the domain", longest }))
+                set(member, &mut self.domain, || object.next_value_seed(Text { what: "`domain`", longest }))
             }
             "descriptor" => set(member, &mut self.fields, || object.next_value_seed(Descriptor(self.limits))),
             "limit" => set(member, &mut self.limit, || object.next_value_seed(OwnLimitSeed)),
-            "key" => set(member, &mut self.key, || object.next_value_seed(Text { what: "the key", longest })),
+            "key" => set(member, &mut self.key, || object.next_value_seed(Text { what: "`key`", longest })),
             "cost" => set(member, &mut self.cost, || object.next_value_seed(Amount)),
             "mode" => set(member, &mut self.mode, || mode(object)),
             _ => set(member, &mut self.hold, || hold(object)),
@@ -102,7 +102,7 @@ impl<'a, 'l> Draft<'a, 'l> {
         let mode = self.mode.unwrap_or(Mode::Take);
         let (cost, hold) = (self.cost, self.hold.take());
         if hold.is_some() && mode != Mode::Take {
-            return Err(E::custom("only what is taken can be held: leave out \"mode\" or \"hold\""));
+            return Err(E::custom("`hold` needs the mode `take`"));
         }
         Ok(Call { target: self.target()?, cost, mode, hold })
     }
@@ -113,17 +113,11 @@ impl<'a, 'l> Draft<'a, 'l> {
                 Ok(Target::Policy { domain: domain.unwrap_or(Cow::Borrowed(DEFAULT_DOMAIN)), fields })
             }
             (None, None, Some(limit), Some(key)) => Ok(Target::Limit { limit, key }),
-            (_, Some(_), _, _) => Err(E::custom(
-                "\"limit\" and \"key\" cannot stand beside \"descriptor\": send the one or the other",
-            )),
-            (Some(_), _, Some(_), _) => {
-                Err(E::custom("\"domain\" belongs to a descriptor: a limit of your own has none"))
-            }
+            (_, Some(_), _, _) => Err(E::custom("`descriptor` cannot be combined with `limit` or `key`")),
+            (Some(_), _, Some(_), _) => Err(E::custom("`domain` needs a `descriptor`")),
             (_, None, Some(_), None) => Err(E::missing_field("key")),
             (_, None, None, Some(_)) => Err(E::missing_field("limit")),
-            (_, None, None, None) => {
-                Err(E::custom("missing field `descriptor`, or `limit` and `key` for a limit of your own"))
-            }
+            (_, None, None, None) => Err(E::custom("expected `descriptor`, or `limit` and `key`")),
         }
     }
 }
@@ -141,7 +135,7 @@ fn set<T, E: Error>(
     Ok(())
 }
 
-/// Reads a limit that a caller brings along.
+/// Reads a limit that the caller supplies.
 struct OwnLimitSeed;
 
 const OWN_LIMIT: &[&str] = &["rate", "name", "algorithm"];
@@ -165,9 +159,13 @@ impl<'de> Visitor<'de> for OwnLimitSeed {
         let (mut quota, mut name, mut kind) = (None, None, None);
         while let Some(member) = object.next_key_seed(Name)? {
             match &*member {
-                "rate" => set("rate", &mut quota, || parsed(&mut object))?,
+                "rate" => set("rate", &mut quota, || {
+                    parsed(&mut object, "`rate`", "a rate such as \"10/s burst 20\"")
+                })?,
                 "name" => set("name", &mut name, || limit_name(&mut object))?,
-                "algorithm" => set("algorithm", &mut kind, || parsed(&mut object))?,
+                "algorithm" => set("algorithm", &mut kind, || {
+                    parsed(&mut object, "`algorithm`", "a name such as \"token-bucket\"")
+                })?,
                 other => return Err(A::Error::unknown_field(other, OWN_LIMIT)),
             }
         }
@@ -176,13 +174,13 @@ impl<'de> Visitor<'de> for OwnLimitSeed {
     }
 }
 
-/// Reads a name that can be told in a header field.
+/// Reads the name of a limit, which must fit into a header field.
 fn limit_name<'de, A: MapAccess<'de>>(object: &mut A) -> Result<Cow<'de, str>, A::Error> {
-    let name = object.next_value_seed(Text { what: "the name of a limit", longest: 128 })?;
+    let name = object.next_value_seed(Text { what: "`name`", longest: 128 })?;
     if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(name);
     }
     Err(A::Error::custom(format_args!(
-        "the name of a limit must be letters, digits and signs such as - _ . : /, found {name:?}"
+        "`name` must consist of letters, digits and signs such as - _ . : /, not {name:?}"
     )))
 }

@@ -1,4 +1,4 @@
-//! What something held cost in the end.
+//! The actual cost of a hold.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::super::limits::HttpLimits;
 use super::values::{Amount, Name, parsed};
 use crate::engine::PermitId;
 
-/// What something held cost in the end.
+/// The actual cost of a hold.
 #[derive(Debug)]
 pub(in super::super) struct Settlement<'a> {
     pub(in super::super) id: PermitId,
@@ -41,7 +41,7 @@ impl<'de> Visitor<'de> for SettlementSeed<'_> {
     type Value = Settlement<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with the id of what is held and what it actually cost")
+        f.write_str("an object with `id` and `actual`")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Settlement<'de>, A::Error> {
@@ -49,7 +49,7 @@ impl<'de> Visitor<'de> for SettlementSeed<'_> {
         while let Some(member) = object.next_key_seed(Name)? {
             match &*member {
                 "id" if id.is_some() => return Err(A::Error::duplicate_field("id")),
-                "id" => id = Some(parsed(&mut object)?),
+                "id" => id = Some(parsed(&mut object, "`id`", "the id of a hold")?),
                 "actual" if actual.is_some() => return Err(A::Error::duplicate_field("actual")),
                 "actual" => actual = Some(object.next_value_seed(ActualSeed(self.0))?),
                 other => return Err(A::Error::unknown_field(other, MEMBERS)),
@@ -97,10 +97,10 @@ impl<'de> Visitor<'de> for ActualSeed<'_> {
         while let Some(name) = object.next_key_seed(Name)? {
             if costs.len() == self.0.fields {
                 let most = self.0.fields;
-                return Err(A::Error::custom(format_args!("too many cost fields: there may be {most}")));
+                return Err(A::Error::custom(format_args!("too many fields: the maximum is {most}")));
             }
             if costs.iter().any(|(known, _)| *known == name) {
-                return Err(A::Error::custom(format_args!("the field {name:?} stands there twice")));
+                return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
             }
             let cost = object.next_value_seed(Amount)?;
             costs.push((name, cost));

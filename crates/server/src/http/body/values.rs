@@ -5,13 +5,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Unexpected, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use smallvec::SmallVec;
-use tollgate::Quota;
 use tollgate::store::Mode;
 
 use super::super::limits::HttpLimits;
-use crate::engine::LONGEST_HOLD;
+use crate::engine::parse_hold;
 
 /// The fields of a descriptor, in their order.
 pub(super) type Fields<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); 4]>;
@@ -53,7 +52,7 @@ impl<'de> DeserializeSeed<'de> for Text {
     type Value = Cow<'de, str>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Cow<'de, str>, D::Error> {
-        let text = Name.deserialize(json)?;
+        let text = Named { what: self.what, expects: "a string" }.deserialize(json)?;
         is_short(self.what, &text, self.longest)?;
         Ok(text)
     }
@@ -67,14 +66,82 @@ fn is_short<E: Error>(what: &str, text: &str, longest: usize) -> Result<(), E> {
     if length <= longest {
         return Ok(());
     }
-    Err(E::custom(format_args!("{what} has {length} characters; it may have {longest}")))
+    Err(E::custom(format_args!("{what} has {length} characters; the maximum is {longest}")))
 }
 
-/// Reads something that is written as a string, by what its type understands.
+/// Reads a string and parses it. Errors say `what` it is.
 pub(super) fn parsed<'de, T: FromStr<Err: fmt::Display>, A: MapAccess<'de>>(
     object: &mut A,
+    what: &'static str,
+    expects: &'static str,
 ) -> Result<T, A::Error> {
-    object.next_value_seed(Name)?.parse().map_err(A::Error::custom)
+    let text = object.next_value_seed(Named { what, expects })?;
+    text.parse().map_err(|error| A::Error::custom(format_args!("{what}: {error}")))
+}
+
+/// Reads a string: borrowed, unless it has escapes. The error for a value of another type says `what` it is.
+struct Named {
+    what: &'static str,
+    expects: &'static str,
+}
+
+impl Named {
+    fn wrong<T, E: Error>(&self, found: impl fmt::Display) -> Result<T, E> {
+        let Self { what, expects } = self;
+        Err(E::custom(format_args!("{what} must be {expects}, not {found}")))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Named {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Cow<'de, str>, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Named {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expects)
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Cow<'de, str>, E> {
+        self.wrong(format_args!("the number {number}"))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Cow<'de, str>, E> {
+        self.wrong(format_args!("the number {number}"))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Cow<'de, str>, E> {
+        self.wrong(format_args!("the number {number}"))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Cow<'de, str>, E> {
+        self.wrong(value)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Cow<'de, str>, E> {
+        self.wrong("null")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Cow<'de, str>, A::Error> {
+        self.wrong("a list")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Cow<'de, str>, A::Error> {
+        self.wrong("an object")
+    }
 }
 
 /// Reads an amount.
@@ -137,17 +204,15 @@ impl<'de> Visitor<'de> for Descriptor<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Fields<'de>, A::Error> {
         let HttpLimits { fields: most, key_length, .. } = *self.0;
         let mut fields = Fields::new();
-        while let Some(name) =
-            object.next_key_seed(Text { what: "the name of a field", longest: key_length })?
-        {
+        while let Some(name) = object.next_key_seed(Text { what: "a field name", longest: key_length })? {
             if fields.len() == most {
-                return Err(A::Error::custom(format_args!("too many fields: a descriptor may have {most}")));
+                return Err(A::Error::custom(format_args!("too many fields: the maximum is {most}")));
             }
             if fields.iter().any(|field| field.0 == name) {
-                return Err(A::Error::custom(format_args!("the field {name:?} stands there twice")));
+                return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
             }
             let value = object.next_value_seed(Scalar)?;
-            is_short("the value of a field", &value, key_length)?;
+            is_short("a field value", &value, key_length)?;
             fields.push((name, value));
         }
         Ok(fields)
@@ -198,31 +263,31 @@ impl<'de> Visitor<'de> for Scalar {
     }
 }
 
-/// What can be done, by name.
+/// The names of the modes.
 const MODES: &[&str] = &["take", "peek", "count", "charge", "refund"];
 
-/// Reads what is done.
+/// Reads a mode.
 pub(super) fn mode<'de, A: MapAccess<'de>>(object: &mut A) -> Result<Mode, A::Error> {
-    let name = object.next_value_seed(Name)?;
+    let name = object.next_value_seed(Named { what: "`mode`", expects: "a name such as \"take\"" })?;
     match &*name {
         "take" => Ok(Mode::Take),
         "peek" => Ok(Mode::Peek),
         "count" => Ok(Mode::Count),
         "charge" => Ok(Mode::Charge),
         "refund" => Ok(Mode::Refund),
-        other => Err(A::Error::unknown_variant(other, MODES)),
+        other => {
+            let modes = MODES.join(", ");
+            Err(A::Error::custom(format_args!("unknown `mode` {other:?}; expected one of {modes}")))
+        }
     }
 }
 
-/// Reads how long something is held.
+/// Reads the duration of a hold.
 pub(super) fn hold<'de, A: MapAccess<'de>>(object: &mut A) -> Result<Duration, A::Error> {
-    let text = object.next_value_seed(Name)?;
-    // The period of a quota is a span, read and refused exactly as one should be.
-    let span = format!("1 per {text}").parse::<Quota>().ok().filter(|_| !text.contains("burst"));
-    let span = span.map(|quota| quota.period()).filter(|span| *span <= LONGEST_HOLD);
-    span.ok_or_else(|| {
+    let text = object.next_value_seed(Named { what: "`hold`", expects: "a duration such as \"30s\"" })?;
+    parse_hold(&text).ok_or_else(|| {
         A::Error::custom(format_args!(
-            "\"hold\" must be a span such as \"30s\" or \"1.5min\", at most \"24h\", found {text:?}"
+            "`hold` must be a duration such as \"30s\" or \"1.5min\", at most \"24h\", not {text:?}"
         ))
     })
 }

@@ -37,7 +37,7 @@ pub(super) enum Wrong {
     TooLarge,
     /// It has too many fields.
     TooManyFields,
-    /// Nobody can tell where its body ends.
+    /// Its body has no single length.
     Length,
 }
 
@@ -45,14 +45,11 @@ impl Wrong {
     pub(super) fn refusal(self, limits: &HttpLimits) -> Refusal {
         match self {
             Self::Malformed(why) => {
-                Refusal::last(StatusCode::BAD_REQUEST, format!("this is no request of HTTP/1.1: {why}"))
+                Refusal::last(StatusCode::BAD_REQUEST, format!("malformed HTTP/1.1 request: {why}"))
             }
             Self::TooLarge => Refusal::large_head(limits),
             Self::TooManyFields => Refusal::many_fields(limits),
-            Self::Length => Refusal::last(
-                StatusCode::BAD_REQUEST,
-                "content-length must be one whole number: nobody can tell where the body ends",
-            ),
+            Self::Length => Refusal::last(StatusCode::BAD_REQUEST, "content-length must be one whole number"),
         }
     }
 }

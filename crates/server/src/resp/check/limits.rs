@@ -1,4 +1,4 @@
-//! `TG.LIMITS`: what the policy says, and what came of it.
+//! `TG.LIMITS`: the limits of the policy and their counters.
 
 use tollgate::store::Store;
 
@@ -7,11 +7,11 @@ use super::super::request::Arguments;
 use super::super::session::number;
 use crate::engine::{Clerk, Opened, Outcome};
 
-/// How many are told at once unless the caller says, and at most.
+/// The default and the maximum size of a page.
 const PAGE: usize = 100;
 const LONGEST_PAGE: usize = 1_000;
 
-/// What is told of each.
+/// The counters of each limit.
 const COUNTED: [(&str, Outcome); 3] =
     [("allowed", Outcome::Allowed), ("denied", Outcome::Denied), ("shadow_denied", Outcome::ShadowDenied)];
 
@@ -21,10 +21,10 @@ pub(in super::super) fn limits<S: Store>(clerk: &Clerk<S>, arguments: Arguments<
         return super::wrong_count("tg.limits", replies);
     }
     let [mut offset, mut count] = [0, PAGE];
-    for (place, into) in [(1, &mut offset), (2, &mut count)] {
+    for (place, name, into) in [(1, "offset", &mut offset), (2, "count", &mut count)] {
         let Some(text) = arguments.get(place) else { continue };
         let Some(number) = number(text) else {
-            return replies.error(format_args!("ERR '{}' must be a whole number", Quoted(text)));
+            return replies.error(format_args!("ERR {name} must be a whole number, not '{}'", Quoted(text)));
         };
         *into = usize::try_from(number).unwrap_or(usize::MAX);
     }

@@ -1,4 +1,4 @@
-//! What a caller asks by policy.
+//! The arguments of `TG.CHECK` and `TG.RESET`.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tollgate_policy::{DEFAULT_DOMAIN, Field};
 use super::super::reply::Quoted;
 use super::super::request::Arguments;
 use super::super::session::{MAX_KEY_BYTES, number};
-use crate::engine::LONGEST_HOLD;
+use crate::engine::{LONGEST_HOLD, parse_hold};
 
 /// The most fields of a descriptor.
 pub const MAX_FIELDS: usize = 24;
@@ -32,14 +32,14 @@ pub(super) enum Act {
     Hold(Duration),
 }
 
-/// What is wrong with a question.
+/// An error in the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake<'a> {
     Nothing(&'static str),
     NoValue { option: &'static str },
     Number { option: &'static str, text: &'a [u8] },
     Hold { text: &'a [u8] },
-    TwoActs { option: &'a [u8] },
+    TwoActs { first: &'a [u8], option: &'a [u8] },
     Text { what: &'static str, text: &'a [u8] },
     Odd { field: &'a [u8] },
     TooMany(usize),
@@ -55,6 +55,7 @@ impl<'a> Question<'a> {
             return Err(Mistake::Nothing(command));
         }
         let (mut domain, mut cost, mut act, mut place) = (DEFAULT_DOMAIN, None, None, 1);
+        let mut first: &[u8] = b"";
         while let Some(word) = arguments.get(place) {
             let value = |option| arguments.get(place + 1).ok_or(Mistake::NoValue { option });
             let (done, used) = match &Word::of(word) {
@@ -78,8 +79,11 @@ impl<'a> Question<'a> {
                     break;
                 }
             };
-            if done.is_some() && act.is_some() {
-                return Err(Mistake::TwoActs { option: word });
+            if done.is_some() {
+                if act.is_some() {
+                    return Err(Mistake::TwoActs { first, option: word });
+                }
+                first = word;
             }
             act = act.or(done);
             place += used;
@@ -89,11 +93,11 @@ impl<'a> Question<'a> {
     }
 }
 
-/// An option behind the fields would be taken for one of them, and be without effect.
+/// Returns an error if an option follows the fields: it would be read as a field and have no effect.
 fn no_option_among(pairs: Arguments<'_>) -> Result<(), Mistake<'_>> {
     let is_option = |name: &&[u8]| !matches!(Word::of(name), Word::Other);
     match pairs.iter().step_by(2).find(is_option) {
-        Some(option) => Err(Mistake::Late { option: text("name of a field", option)? }),
+        Some(option) => Err(Mistake::Late { option: text("field name", option)? }),
         None => Ok(()),
     }
 }
@@ -133,7 +137,7 @@ fn fields(pairs: Arguments<'_>) -> Result<SmallVec<[Field<'_>; 8]>, Mistake<'_>>
     let mut all = pairs.iter();
     while let Some(name) = all.next() {
         let value = all.next().ok_or(Mistake::Odd { field: name })?;
-        let name = text("name of a field", name)?;
+        let name = text("field name", name)?;
         let length = name.len().max(value.len());
         if length > MAX_KEY_BYTES {
             return Err(Mistake::TooLong { field: name, length });
@@ -148,7 +152,7 @@ fn fields(pairs: Arguments<'_>) -> Result<SmallVec<[Field<'_>; 8]>, Mistake<'_>>
 
 /// An actual cost.
 pub(super) fn actual_cost(text: &[u8]) -> Result<u64, Mistake<'_>> {
-    number(text).ok_or(Mistake::Number { option: "the actual cost", text })
+    number(text).ok_or(Mistake::Number { option: "actual cost", text })
 }
 
 /// Actual costs by the names of their fields.
@@ -160,9 +164,13 @@ fn text<'a>(what: &'static str, text: &'a [u8]) -> Result<&'a str, Mistake<'a>> 
     std::str::from_utf8(text).map_err(|_| Mistake::Text { what, text })
 }
 
+/// Reads the duration of a hold: whole seconds, or a duration with its unit.
 fn hold(text: &[u8]) -> Result<Duration, Mistake<'_>> {
     let seconds = number(text).filter(|seconds| (1..=LONGEST_HOLD.as_secs()).contains(seconds));
-    seconds.map(Duration::from_secs).ok_or(Mistake::Hold { text })
+    let with_unit =
+        || std::str::from_utf8(text).ok().filter(|text| text.starts_with(|c: char| c.is_ascii_digit()));
+    let span = seconds.map(Duration::from_secs).or_else(|| parse_hold(with_unit()?));
+    span.ok_or(Mistake::Hold { text })
 }
 
 impl fmt::Display for Mistake<'_> {
@@ -176,31 +184,31 @@ impl fmt::Display for Mistake<'_> {
             }
             Self::Hold { text } => {
                 let most = LONGEST_HOLD.as_secs();
-                write!(f, "HOLD must be a whole number of seconds from 1 to {most}, not '{}'", Quoted(text))
-            }
-            Self::TwoActs { option } => {
+                let text = Quoted(text);
                 write!(
                     f,
-                    "'{}' is one too many: of PEEK, COUNT, CHARGE, REFUND and HOLD only one can be",
-                    Quoted(option)
+                    "HOLD must be a duration such as 30s or 500ms, or whole seconds from 1 to {most}, not '{text}'"
                 )
             }
-            Self::Text { what, text } => write!(f, "the {what} must be UTF-8, and '{}' is not", Quoted(text)),
+            Self::TwoActs { first, option } if first == option => {
+                write!(f, "duplicate option {}", Quoted(option))
+            }
+            Self::TwoActs { first, option } => {
+                write!(f, "{} cannot be combined with {}", Quoted(option), Quoted(first))
+            }
+            Self::Text { what, text } => write!(f, "the {what} must be UTF-8, not '{}'", Quoted(text)),
             Self::Odd { field } => write!(f, "field '{}' has no value", Quoted(field)),
             Self::TooMany(count) => {
-                write!(f, "{count} fields are too many: at most {MAX_FIELDS} are allowed")
+                write!(f, "too many fields: {count}, the maximum is {MAX_FIELDS}")
             }
             Self::TooLong { field, length } => {
                 let field = Quoted(field.as_bytes());
-                write!(
-                    f,
-                    "field '{field}' has {length} bytes, which is too long: at most {MAX_KEY_BYTES} are allowed"
-                )
+                write!(f, "field '{field}' is too long: {length} bytes, the maximum is {MAX_KEY_BYTES}")
             }
             Self::Late { option } => {
-                write!(f, "{option} comes before the fields; if it is one, FIELDS comes before all of them")
+                write!(f, "{option} must come before the fields; if it is a field, write FIELDS first")
             }
-            Self::Twice { field } => write!(f, "field '{}' is there twice", Quoted(field.as_bytes())),
+            Self::Twice { field } => write!(f, "duplicate field '{}'", Quoted(field.as_bytes())),
         }
     }
 }
@@ -223,8 +231,7 @@ mod tests {
             read(line, |question| {
                 let mistake = question.expect_err("it would have no effect").to_string();
                 assert!(
-                    mistake
-                        .ends_with("comes before the fields; if it is one, FIELDS comes before all of them")
+                    mistake.ends_with("must come before the fields; if it is a field, write FIELDS first")
                 );
             });
         }
@@ -249,6 +256,13 @@ mod tests {
             assert_eq!(question.act, Act::Hold(Duration::from_secs(60)));
             assert_eq!(question.fields[..], [("ip", &b"\xff"[..])]);
         });
+        for (word, span) in
+            [("30s", 30_000), ("500ms", 500), ("1.5min", 90_000), ("24h", 86_400_000), ("7", 7_000)]
+        {
+            read(format!("tg.check HOLD {word} a b\n").as_bytes(), |question| {
+                assert_eq!(question.expect("a question").act, Act::Hold(Duration::from_millis(span)));
+            });
+        }
         read(b"tg.check PEEK FIELDS COST 5 domain x\n", |question| {
             let question = question.expect("a question");
             assert_eq!((question.cost, question.act), (None, Act::Decide(Mode::Peek)));
@@ -281,21 +295,30 @@ mod tests {
                 "COST must be a whole number from 0 to 18446744073709551615, not '18446744073709551616'",
             ),
             ("tg.check COST '' a b\n", "COST must be a whole number from 0 to 18446744073709551615, not ''"),
-            ("tg.check HOLD 0 a b\n", "HOLD must be a whole number of seconds from 1 to 86400, not '0'"),
+            (
+                "tg.check HOLD 0 a b\n",
+                "HOLD must be a duration such as 30s or 500ms, or whole seconds from 1 to 86400, not '0'",
+            ),
             (
                 "tg.check HOLD 86401 a b\n",
-                "HOLD must be a whole number of seconds from 1 to 86400, not '86401'",
+                "HOLD must be a duration such as 30s or 500ms, or whole seconds from 1 to 86400, not '86401'",
             ),
             (
-                "tg.check PEEK HOLD 5 a b\n",
-                "'HOLD' is one too many: of PEEK, COUNT, CHARGE, REFUND and HOLD only one can be",
+                "tg.check HOLD 25h a b\n",
+                "HOLD must be a duration such as 30s or 500ms, or whole seconds from 1 to 86400, not '25h'",
             ),
+            (
+                "tg.check HOLD s a b\n",
+                "HOLD must be a duration such as 30s or 500ms, or whole seconds from 1 to 86400, not 's'",
+            ),
+            ("tg.check PEEK HOLD 5 a b\n", "HOLD cannot be combined with PEEK"),
+            ("tg.check CHARGE CHARGE a b\n", "duplicate option CHARGE"),
             ("tg.check ip\n", "field 'ip' has no value"),
-            ("tg.check \"\\xff\" x\n", "the name of a field must be UTF-8, and '\u{fffd}' is not"),
-            ("tg.check DOMAIN \"\\xff\" a b\n", "the domain must be UTF-8, and '\u{fffd}' is not"),
-            ("tg.check a 1 b 2 a 3\n", "field 'a' is there twice"),
-            (&many, "25 fields are too many: at most 24 are allowed"),
-            (&long, "field 'f' has 1025 bytes, which is too long: at most 1024 are allowed"),
+            ("tg.check \"\\xff\" x\n", "the field name must be UTF-8, not '\u{fffd}'"),
+            ("tg.check DOMAIN \"\\xff\" a b\n", "the domain must be UTF-8, not '\u{fffd}'"),
+            ("tg.check a 1 b 2 a 3\n", "duplicate field 'a'"),
+            (&many, "too many fields: 25, the maximum is 24"),
+            (&long, "field 'f' is too long: 1025 bytes, the maximum is 1024"),
         ] {
             read(line.as_bytes(), |question| {
                 assert_eq!(question.expect_err(told).to_string(), format!("ERR {told}"));

@@ -63,7 +63,7 @@ fn limits_are_listed_with_what_they_counted() {
         assert_eq!(status_of(&site, "1"), status);
     }
     let counters = |allowed: u64, denied: u64| {
-        json!({"allowed": allowed, "denied": denied, "shadow_denied": 0, "error_open": 0, "error_closed": 0,
+        json!({"allowed": allowed, "denied": denied, "shadow_denied": 0, "error_allowed": 0, "error_denied": 0,
                "error_local_allowed": 0, "error_local_denied": 0})
     };
     assert_eq!(
@@ -130,9 +130,9 @@ fn limits_are_listed_in_pages() {
         ),
         (
             "after=l01",
-            "expected a domain, a space and a name, as \"next\" of the page before says, found \"l01\"",
+            "expected a domain, a space and a name, as in `next` of the previous page, found \"l01\"",
         ),
-        ("page=2", "there is no such parameter; there is after, count"),
+        ("page=2", "unknown parameter; expected after or count"),
     ] {
         let answer = site.get(&format!("/v1/limits?{query}"));
         assert_eq!(answer.problem(400), detail);
@@ -209,14 +209,20 @@ fn a_listener_may_serve_some_scopes_only() {
     }
     for path in ["/v1/limits", "/v1/keys/top", "/v1/policy", "/metrics"] {
         let detail = site.get(path).problem(404);
-        assert_eq!(detail, format!("{path:?} is not served here, but where admin.address says"));
+        assert_eq!(
+            detail,
+            format!("{path:?} is not served on this listener. Use the admin listener (`admin.address`).")
+        );
     }
     let settle = site.post("/v1/settle", "{}").problem(404);
-    assert_eq!(settle, "\"/v1/settle\" is not served here, but where http.address says");
+    assert_eq!(
+        settle,
+        "\"/v1/settle\" is not served on this listener. Use the HTTP listener (`http.address`)."
+    );
     assert_eq!(site.post("/v1/reset", r#"{"descriptor":{"ip":"1"}}"#).status, 404);
     assert_eq!(
         site.get("/json").problem(404),
-        "there is nothing at \"/json\"; there is /v1/check, /openapi.json, /healthz, /readyz"
+        "unknown path \"/json\"; expected one of /v1/check, /openapi.json, /healthz, /readyz"
     );
 }
 

@@ -23,9 +23,9 @@ fn members_are_known_and_stand_there_once() {
     assert_eq!((detail, column), (format!("unknown field `costt`, expected one of {MEMBERS}"), 24));
     assert_eq!(wrong(r#"{"cost":1,"cost":1,"descriptor":{}}"#), ("duplicate field `cost`".to_owned(), 16));
     assert_eq!(wrong(r#"{"descriptor":{},"descriptor":{}}"#).0, "duplicate field `descriptor`");
-    assert_eq!(wrong(r#"{"descriptor":{"a":"1","a":"2"}}"#).0, "the field \"a\" stands there twice");
+    assert_eq!(wrong(r#"{"descriptor":{"a":"1","a":"2"}}"#).0, "duplicate field `a`");
     assert_eq!(wrong(r#"{"checks":[],"checks":[]}"#).0, "duplicate field `checks`");
-    assert_eq!(wrong(r#"{"checks":[],"cost":1}"#).0, "\"cost\" cannot stand beside \"checks\"");
+    assert_eq!(wrong(r#"{"checks":[],"cost":1}"#).0, "`cost` cannot be combined with `checks`");
     assert_eq!(
         wrong(r#"{"cost":1,"checks":[]}"#).0,
         format!("unknown field `checks`, expected one of {MEMBERS}")
@@ -67,37 +67,47 @@ fn modes_and_holds_are_known() {
     let with = |more: &str| wrong(&format!(r#"{{"descriptor":{{}},{more}}}"#)).0;
     assert_eq!(
         with(r#""mode":"Take""#),
-        "unknown variant `Take`, expected one of `take`, `peek`, `count`, `charge`, `refund`"
+        "unknown `mode` \"Take\"; expected one of take, peek, count, charge, refund"
     );
-    assert_eq!(with(r#""mode":1"#), "invalid type: integer `1`, expected a string");
+    assert_eq!(with(r#""mode":1"#), "`mode` must be a name such as \"take\", not the number 1");
+    for (value, shown) in [
+        ("30", "the number 30"),
+        ("-1", "the number -1"),
+        ("1.5", "the number 1.5"),
+        ("true", "true"),
+        ("null", "null"),
+        ("[30]", "a list"),
+        ("{}", "an object"),
+    ] {
+        let hold = with(&format!(r#""hold":{value}"#));
+        assert_eq!(hold, format!("`hold` must be a duration such as \"30s\", not {shown}"));
+    }
+    assert_eq!(wrong(r#"{"domain":5,"descriptor":{}}"#).0, "`domain` must be a string, not the number 5");
     let hold = |text: &str| {
-        format!("\"hold\" must be a span such as \"30s\" or \"1.5min\", at most \"24h\", found {text:?}")
+        format!("`hold` must be a duration such as \"30s\" or \"1.5min\", at most \"24h\", not {text:?}")
     };
     for text in
         ["", "30", "s 1", "-1s", "0s", "24h1s", "25h", "1s burst 2", "9223372036854775807s", "1 fortnight"]
     {
         assert_eq!(with(&format!(r#""hold":"{text}""#)), hold(text));
     }
-    assert_eq!(
-        with(r#""hold":"1s","mode":"peek""#),
-        "only what is taken can be held: leave out \"mode\" or \"hold\""
-    );
+    assert_eq!(with(r#""hold":"1s","mode":"peek""#), "`hold` needs the mode `take`");
 }
 
 #[test]
 fn it_is_said_whose_state_is_meant() {
-    let nothing = "missing field `descriptor`, or `limit` and `key` for a limit of your own";
+    let nothing = "expected `descriptor`, or `limit` and `key`";
     assert_eq!(wrong("{}").0, nothing);
     assert_eq!(wrong(r#"{"domain":"a","cost":1}"#).0, nothing);
     assert_eq!(wrong(r#"{"limit":{"rate":"1/s"}}"#).0, "missing field `key`");
     assert_eq!(wrong(r#"{"key":"a"}"#).0, "missing field `limit`");
     assert_eq!(wrong(r#"{"limit":{},"key":"a"}"#).0, "missing field `rate`");
-    let both = "\"limit\" and \"key\" cannot stand beside \"descriptor\": send the one or the other";
+    let both = "`descriptor` cannot be combined with `limit` or `key`";
     assert_eq!(wrong(r#"{"descriptor":{},"limit":{"rate":"1/s"},"key":"a"}"#).0, both);
     assert_eq!(wrong(r#"{"descriptor":{},"key":"a"}"#).0, both);
     assert_eq!(
         wrong(r#"{"domain":"d","limit":{"rate":"1/s"},"key":"a"}"#).0,
-        "\"domain\" belongs to a descriptor: a limit of your own has none"
+        "`domain` needs a `descriptor`"
     );
 }
 
@@ -106,29 +116,24 @@ fn a_limit_of_the_callers_own_must_make_sense() {
     let own = |limit: &str| wrong(&format!(r#"{{"limit":{limit},"key":"a"}}"#)).0;
     assert_eq!(
         own(r#"{"rate":"10"}"#),
-        "quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s"
+        "`rate`: quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s"
     );
     assert_eq!(
         own(r#"{"rate":"18446744073709551616/s"}"#),
-        "quota \"18446744073709551616/s\": 18446744073709551616 is too large; the largest number is 18446744073709551615"
+        "`rate`: quota \"18446744073709551616/s\": 18446744073709551616 is too large; the largest number is 18446744073709551615"
     );
-    assert_eq!(own(r#"{"rate":10}"#), "invalid type: integer `10`, expected a string");
-    assert!(
-        own(r#"{"rate":"1/s","algorithm":"gcra"}"#)
-            .starts_with("there is no algorithm \"gcra\"; choose one of token-bucket, ")
-    );
+    assert_eq!(own(r#"{"rate":10}"#), "`rate` must be a rate such as \"10/s burst 20\", not the number 10");
+    assert!(own(r#"{"rate":"1/s","algorithm":"gcra"}"#).starts_with("`algorithm`: "));
     for name in ["", "a b", "größe", "\\u0000"] {
         let shown: String = serde_json::from_str(&format!("\"{name}\"")).unwrap();
         assert_eq!(
             own(&format!(r#"{{"rate":"1/s","name":"{name}"}}"#)),
-            format!(
-                "the name of a limit must be letters, digits and signs such as - _ . : /, found {shown:?}"
-            )
+            format!("`name` must consist of letters, digits and signs such as - _ . : /, not {shown:?}")
         );
     }
     assert_eq!(
         own(&format!(r#"{{"rate":"1/s","name":"{}"}}"#, "n".repeat(129))),
-        "the name of a limit has 129 characters; it may have 128"
+        "`name` has 129 characters; the maximum is 128"
     );
     assert_eq!(
         own("\"1/s\""),
@@ -144,35 +149,35 @@ fn what_is_too_much_is_named() {
     let fields = |count: usize| (0..count).map(|at| format!("\"f{at}\":\"\"")).collect::<Vec<_>>().join(",");
     let check = |fields: String| format!(r#"{{"descriptor":{{{fields}}}}}"#);
     assert_eq!(site.check(&check(fields(3))).status, 200);
-    assert_eq!(site.check(&check(fields(4))).problem(400), "too many fields: a descriptor may have 3");
+    assert_eq!(site.check(&check(fields(4))).problem(400), "too many fields: the maximum is 3");
     let value = |value: &str| check(format!("\"ip\":\"{value}\""));
     assert_eq!(site.check(&value("12345678")).status, 200);
     assert_eq!(site.check(&value("ßßßßßßßß")).status, 200);
     assert_eq!(
         site.check(&value("123456789")).problem(400),
-        "the value of a field has 9 characters; it may have 8"
+        "a field value has 9 characters; the maximum is 8"
     );
     assert_eq!(
         site.check(&value("ßßßßßßßßß")).problem(400),
-        "the value of a field has 9 characters; it may have 8"
+        "a field value has 9 characters; the maximum is 8"
     );
     assert_eq!(
         site.check(&check("\"long name\":1".to_owned())).problem(400),
-        "the name of a field has 9 characters; it may have 8"
+        "a field name has 9 characters; the maximum is 8"
     );
     assert_eq!(
         site.check(r#"{"domain":"my domain","descriptor":{}}"#).problem(400),
-        "the domain has 9 characters; it may have 8"
+        "`domain` has 9 characters; the maximum is 8"
     );
     assert_eq!(
         site.check(r#"{"limit":{"rate":"1/s"},"key":"123456789"}"#).problem(400),
-        "the key has 9 characters; it may have 8"
+        "`key` has 9 characters; the maximum is 8"
     );
     let list = |count: usize| format!("[{}]", vec![r#"{"descriptor":{}}"#; count].join(","));
     assert_eq!(site.check(&list(2)).status, 200);
-    assert_eq!(site.check(&list(3)).problem(400), "too many checks: at most 2 in one body");
+    assert_eq!(site.check(&list(3)).problem(400), "too many checks: the maximum is 2");
     let default = Site::new(POLICY);
-    assert_eq!(default.check(&list(1_001)).problem(400), "too many checks: at most 1000 in one body");
+    assert_eq!(default.check(&list(1_001)).problem(400), "too many checks: the maximum is 1000");
 }
 
 #[test]
@@ -258,19 +263,13 @@ fn settlements_must_make_sense() {
         (format!(r#"{{"id":"{id}","id":"{id}","actual":1}}"#), "duplicate field `id`"),
         (format!(r#"{{"id":"{id}","actual":1,"actual":1}}"#), "duplicate field `actual`"),
         (format!(r#"{{"id":"{id}","cost":1}}"#), "unknown field `cost`, expected `id` or `actual`"),
-        (
-            r#"{"id":"xyz","actual":1}"#.to_owned(),
-            "the id of something held is 32 hexadecimal digits, as the check that holds it answered",
-        ),
-        (
-            "[]".to_owned(),
-            "invalid type: sequence, expected an object with the id of what is held and what it actually cost",
-        ),
+        (r#"{"id":"xyz","actual":1}"#.to_owned(), "`id`: a hold id has 32 hexadecimal digits"),
+        ("[]".to_owned(), "invalid type: sequence, expected an object with `id` and `actual`"),
     ] {
         assert_eq!(site.post("/v1/settle", &body).problem(400), detail, "{body}");
     }
     let unknown = site.post("/v1/settle", &format!(r#"{{"id":"{id}","actual":18446744073709551615}}"#));
-    assert!(unknown.problem(404).starts_with("nothing is held under this id"));
+    assert!(unknown.problem(404).starts_with("Unknown hold id: "));
 }
 
 #[test]
@@ -278,7 +277,7 @@ fn paths_methods_and_parameters_are_known() {
     let site = Site::new(POLICY);
     assert_eq!(
         site.get("/v2/check").problem(404),
-        "there is nothing at \"/v2/check\"; there is /v1/check, /v1/settle, /v1/reset, /v1/limits, /v1/keys/top, /v1/policy, \
+        "unknown path \"/v2/check\"; expected one of /v1/check, /v1/settle, /v1/reset, /v1/limits, /v1/keys/top, /v1/policy, \
          /openapi.json, /healthz, /readyz, /metrics"
     );
     assert_eq!(site.get("/v1/check/").status, 404);
@@ -294,7 +293,7 @@ fn paths_methods_and_parameters_are_known() {
         let answer = site
             .client()
             .ask(&format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 0\r\n\r\n"));
-        assert_eq!(answer.problem(405), format!("this path answers {allow} only"));
+        assert_eq!(answer.problem(405), format!("method not allowed; use {allow}"));
         assert_eq!(answer.field("allow"), Some(allow));
     }
     assert_eq!(site.post("/v1/check?domain=a", "{}").problem(400), "this path takes no parameters");
@@ -315,10 +314,10 @@ fn a_body_must_be_json_by_its_content_type_too() {
     for other in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
         assert_eq!(
             ask(other).problem(415),
-            format!("the content type is {other:?}: send content-type: application/json")
+            format!("unsupported content type {other:?}: send content-type: application/json")
         );
     }
     let bare = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n";
-    let without = "there is no content type: send content-type: application/json";
+    let without = "no content type: send content-type: application/json";
     assert_eq!(site.client().ask(bare).problem(415), without);
 }

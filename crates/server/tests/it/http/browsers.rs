@@ -80,8 +80,8 @@ fn two_hosts_and_none_are_refused() {
     let site = Site::new(POLICY);
     for request in ["GET /healthz", "POST /v1/check"] {
         let two = format!("host: localhost\r\nhost: 127.0.0.1\r\n{JSON}");
-        assert_eq!(ask(&site, request, &two, CHECK).problem(400), "there are two Host fields: send one");
-        let none = "there is no Host field, which HTTP/1.1 needs";
+        assert_eq!(ask(&site, request, &two, CHECK).problem(400), "two Host headers");
+        let none = "missing Host header";
         assert_eq!(ask(&site, request, JSON, CHECK).problem(400), none);
     }
     assert_eq!(site.client().ask("GET /healthz HTTP/1.0\r\n\r\n").status, 200);

@@ -37,7 +37,7 @@ fn a_token_opens_what_it_has_the_scope_for() {
     let nobody = check(&site, "", "take");
     assert_eq!(
         nobody.problem(401),
-        "this needs the scope check: send a token that has it, as authorization: Bearer TOKEN"
+        "the scope check is required: send authorization: Bearer TOKEN with a token that has it"
     );
     assert_eq!(nobody.field("www-authenticate"), Some("Bearer"));
     for wrong in ["guess", "", "s3cret2", "S3CRET", "\u{fe}"] {
@@ -46,10 +46,7 @@ fn a_token_opens_what_it_has_the_scope_for() {
     }
     assert_eq!(check(&site, "authorization: Basic czNjcmV0\r\n", "take").status, 401);
     assert_eq!(check(&site, ci, "take").status, 200);
-    assert_eq!(
-        get(&site, "/v1/limits", ci).problem(403),
-        "this needs the scope admin, which you do not have"
-    );
+    assert_eq!(get(&site, "/v1/limits", ci).problem(403), "the scope admin is required");
     assert_eq!(get(&site, "/v1/limits", ops).status, 200);
     for path in ["/healthz", "/readyz", "/openapi.json"] {
         assert_eq!(get(&site, path, "").status, 200, "{path} is open to all");
@@ -68,7 +65,7 @@ fn to_give_back_needs_more_than_to_check() {
         assert_eq!(check(&site, "", mode).status, 200, "{mode}");
     }
     for mode in ["charge", "refund"] {
-        assert_eq!(check(&site, "", mode).problem(403), "this needs the scope settle, which you do not have");
+        assert_eq!(check(&site, "", mode).problem(403), "the scope settle is required");
         assert_eq!(check(&site, "authorization: Bearer b\r\n", mode).status, 200, "{mode}");
     }
     let list = r#"[{"descriptor":{}},{"descriptor":{},"mode":"refund"}]"#;
@@ -96,7 +93,7 @@ fn to_hold_needs_more_than_to_check() {
     let one = r#"{"descriptor":{"ip":"1"},"hold":"1min"}"#;
     let list = r#"[{"descriptor":{"ip":"1"}},{"descriptor":{"ip":"1"},"hold":"1min"}]"#;
     for body in [one, list] {
-        assert_eq!(ask("", body).problem(403), "this needs the scope hold, which you do not have");
+        assert_eq!(ask("", body).problem(403), "the scope hold is required");
         assert_eq!(site.engine.held(), 0);
     }
     assert_eq!(ask("authorization: Bearer holds-0123456789\r\n", one).status, 200);

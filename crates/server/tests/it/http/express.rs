@@ -97,7 +97,7 @@ fn a_server_that_is_about_to_stop_says_that_it_is_not_ready() {
     let answer = client.answer();
     assert_eq!(
         (answer.problem(503).as_str(), answer.field("connection")),
-        ("the server is about to stop", Some("close"))
+        ("the server is stopping", Some("close"))
     );
     assert_eq!((client.rest().as_str(), drained.join().unwrap()), ("", 0));
 }

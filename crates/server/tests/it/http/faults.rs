@@ -94,8 +94,8 @@ fn while_the_store_is_away_every_limit_does_what_it_says() {
     };
     assert_eq!(ask("open"), (200, false, "store".to_owned()));
     fails.store(true, Ordering::SeqCst);
-    assert_eq!(ask("open"), (200, true, "open".to_owned()));
-    assert_eq!(ask("closed"), (429, true, "closed".to_owned()));
+    assert_eq!(ask("open"), (200, true, "allow".to_owned()));
+    assert_eq!(ask("closed"), (429, true, "deny".to_owned()));
     assert_eq!(ask("local"), (200, true, "local".to_owned()));
     assert_eq!(ask("local"), (429, true, "local".to_owned()));
     let refused = site.check(r#"{"descriptor":{"who":"closed"}}"#);
@@ -133,7 +133,7 @@ fn what_needs_the_store_says_that_it_is_away() {
         site.get("/v1/keys/top"),
     ] {
         let detail = answer.problem(503);
-        assert!(detail.starts_with("store unavailable: it is safe to try again"), "{detail}");
+        assert!(detail.starts_with("store unavailable; a retry is safe"), "{detail}");
         assert_eq!(answer.json()["retry_safe"], true);
         let id: FaultId = answer.json()["fault"].as_str().unwrap().parse().unwrap();
         assert!(detail.contains(&id.to_string()), "{detail}");
@@ -151,7 +151,7 @@ fn writes_are_answered_503_while_the_store_is_away() {
         for who in ["open", "closed", "local"] {
             let check = format!(r#"{{"descriptor":{{"who":"{who}"}}{more}}}"#);
             let answer = site.check(&check);
-            let text = "store unavailable, this may have been done: trying again may do it twice";
+            let text = "store unavailable, the cost may have been applied; a retry may apply it twice";
             assert_eq!(answer.problem(503), text, "{check}");
             assert_eq!((&answer.json()["retry_safe"], answer.field("retry-after")), (&json!(false), None));
             let several = site.check(&format!("[{check}]")).json();

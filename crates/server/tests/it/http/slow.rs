@@ -14,13 +14,13 @@ fn a_slow_head_is_refused() {
         let mut client = site.client();
         client.send(start.as_bytes());
         let answer = client.answer();
-        assert_eq!(answer.problem(408), "the head of the request took too long");
+        assert_eq!(answer.problem(408), "request headers not complete in time");
         assert_eq!((answer.field("connection"), client.rest().as_str()), (Some("close"), ""));
     }
     let mut second = site.client();
     assert_eq!(second.get("/healthz").status, 200);
     second.send(b"GET /healthz HTTP/1.1\r\n");
-    assert_eq!(second.answer().problem(408), "the head of the request took too long");
+    assert_eq!(second.answer().problem(408), "request headers not complete in time");
     eventually("all of them are gone", || site.connections() == 0);
 }
 
@@ -46,7 +46,7 @@ fn a_slow_body_is_refused() {
         let mut client = site.client();
         client.send(format!("{start}{body}").as_bytes());
         let answer = client.answer();
-        assert_eq!(answer.problem(408), "the body of the request took too long");
+        assert_eq!(answer.problem(408), "request body not complete in time");
         assert_eq!((answer.field("connection"), client.rest().as_str()), (Some("close"), ""));
     }
     eventually("all of them are gone", || site.connections() == 0);

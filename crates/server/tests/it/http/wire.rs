@@ -109,7 +109,7 @@ fn a_body_that_is_too_large_is_refused() {
     let site = Site::limited(POLICY, |limits| limits.body_bytes = 100);
     let exactly = format!("{CHECK}{}", " ".repeat(100 - CHECK.len()));
     assert_eq!(site.check(&exactly).status, 200);
-    let words = "the body has more than 100 bytes; send several smaller ones";
+    let words = "the body exceeds 100 bytes";
     let told = site.client().ask("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 101\r\n\r\n");
     assert_eq!((told.problem(413).as_str(), told.field("connection")), (words, Some("close")));
     let huge = site
@@ -138,20 +138,24 @@ fn header_fields_that_are_too_large_are_refused() {
     let many = get(&fields(5));
     assert_eq!(
         (many.problem(431).as_str(), many.field("connection")),
-        ("there are more than 5 header fields", Some("close"))
+        ("the request has more than 5 header fields", Some("close"))
     );
     let large = get(&format!("a: {}\r\n", "b".repeat(300)));
-    assert_eq!(large.problem(431), "the request's line and header fields have more than 300 bytes");
+    assert_eq!(large.problem(431), "the request line and headers exceed 300 bytes");
     let long = site.get(&format!("/v1/limits?after={}", "b".repeat(300)));
-    assert_eq!(long.problem(431), "the request's line and header fields have more than 300 bytes");
+    assert_eq!(long.problem(431), "the request line and headers exceed 300 bytes");
     let far_too_many = get(&fields(60));
-    assert_eq!(far_too_many.problem(431), "there are more than 5 header fields", "which are not even read");
+    assert_eq!(
+        far_too_many.problem(431),
+        "the request has more than 5 header fields",
+        "which are not even read"
+    );
     let mut client = site.client();
     client.try_send(
         format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\na: {}", "b".repeat(200_000)).as_bytes(),
     );
     let endless = client.answer();
-    assert_eq!(endless.problem(431), "the request's line and header fields have more than 300 bytes");
+    assert_eq!(endless.problem(431), "the request line and headers exceed 300 bytes");
     assert_eq!(endless.field("connection"), Some("close"));
     eventually("all of them are gone", || site.connections() == 0);
 }
@@ -166,7 +170,7 @@ fn many_fields_that_are_few_enough_are_read_whole_or_in_parts() {
     client.send(b"\r\n");
     assert_eq!(client.answer().status, 200);
     let wrong = site.client().ask(&format!("{head}a b: c\r\n\r\n"));
-    assert_eq!(wrong.problem(400), "this is no request of HTTP/1.1: invalid header name");
+    assert_eq!(wrong.problem(400), "malformed HTTP/1.1 request: invalid header name");
 }
 
 #[test]
@@ -184,7 +188,7 @@ fn what_is_no_http_is_refused_and_ended() {
         client.end();
         let answer = client.answer();
         let told = answer.problem(400);
-        assert!(told.starts_with("this is no request of HTTP/1.1: invalid "), "{garbage:?}: {told}");
+        assert!(told.starts_with("malformed HTTP/1.1 request: invalid "), "{garbage:?}: {told}");
         assert_eq!((answer.field("connection"), client.rest().as_str()), (Some("close"), ""));
     }
     for smuggled in [
@@ -246,7 +250,7 @@ fn one_connection_too_many_is_told_so() {
     let mut first = site.client();
     assert_eq!(first.get("/healthz").status, 200);
     let mut second = site.client();
-    assert_eq!(second.answer().problem(503), "there are too many connections; try again");
+    assert_eq!(second.answer().problem(503), "too many connections; retry later");
     assert_eq!(second.rest(), "");
     drop(first);
     eventually("there is room again", || site.client().try_get("/healthz"));
@@ -376,10 +380,7 @@ async fn http_2_has_the_same_limits() {
     let mut sender = http2(&site).await;
     let (status, problem) =
         check_http2(&mut sender, &format!("{CHECK}{}", " ".repeat(101 - CHECK.len()))).await;
-    assert_eq!(
-        (status, problem["detail"].as_str()),
-        (413, Some("the body has more than 100 bytes; send several smaller ones"))
-    );
+    assert_eq!((status, problem["detail"].as_str()), (413, Some("the body exceeds 100 bytes")));
     let mut sender = http2(&site).await;
     let request = http::Request::post("http://localhost/v1/check")
         .header("content-type", "application/json")

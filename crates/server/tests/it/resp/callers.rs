@@ -90,7 +90,7 @@ fn tg_check_hold_of_one_caller_leaves_room_for_the_others() {
     assert_eq!(
         last,
         Reply::error(
-            "ERR you hold 10000 permits, and at most 10000 are allowed: settle some, or hold them for shorter"
+            "ERR 10000 holds of this client are open, the maximum; settle some or use a shorter hold"
         )
     );
     assert_eq!(serving.engine.held(), 10_000);
@@ -114,7 +114,7 @@ fn tg_check_hold_needs_the_scope_hold() {
     let serving = Serving::with_keys(POLICY, Keys::new(keyring.expect("a keyring")));
     let mut caller = serving.caller();
     assert_eq!(caller.say("AUTH asks-0123456789abcdef"), Reply::Status("OK".to_owned()));
-    let refusal = Reply::error("NOPERM to hold needs the scope hold, which this caller has not");
+    let refusal = Reply::error("NOPERM HOLD needs the scope hold");
     assert_eq!(caller.say("TG.CHECK HOLD 60 ip 1"), refusal);
     assert!(matches!(caller.say("TG.CHECK ip 1").field("allowed"), Reply::Integer(1)));
     assert_eq!(caller.say("AUTH holds-0123456789abcdef"), Reply::Status("OK".to_owned()));

@@ -185,7 +185,7 @@ fn keys_are_any_bytes() {
         assert_eq!(caller.ask(&throttle), Reply::numbers([1, 1, 0, 60, 60]), "the same key");
     }
     let long = caller.ask(&[b"CL.THROTTLE", &[b'k'; 1_025], b"0", b"1", b"60"]);
-    assert_eq!(long, Reply::error("ERR a key of 1025 bytes is too long: at most 1024 are allowed"));
+    assert_eq!(long, Reply::error("ERR key is too long: 1025 bytes, the maximum is 1024"));
 }
 
 #[test]

@@ -277,10 +277,9 @@ fn what_is_held_is_settled_once() {
     for line in ["TG.SETTLE", "TG.SETTLE x", "TG.SETTLE x 1 2", "TG.SETTLE x FIELDS"] {
         assert_eq!(caller.say(line), Reply::error("ERR wrong number of arguments for 'tg.settle' command"));
     }
-    let unknown =
-        "ERR the id of something held is 32 hexadecimal digits, as the check that holds it answered";
+    let unknown = "ERR a hold id has 32 hexadecimal digits";
     assert_eq!(caller.say("TG.SETTLE x 1"), Reply::error(unknown));
-    let number = "ERR the actual cost must be a whole number from 0 to 18446744073709551615, not '-1'";
+    let number = "ERR actual cost must be a whole number from 0 to 18446744073709551615, not '-1'";
     assert_eq!(caller.ask(&[b"TG.SETTLE", &permit, b"-1"]), Reply::error(number));
 }
 
@@ -305,22 +304,20 @@ fn settle_by_number_and_by_field() {
         (
             format!("{three} 640"),
             Reply::error(
-                r#"ERR limits read their cost from several fields: say the actual cost of each, of "tokens", "bytes""#,
+                r#"ERR limits read their cost from several fields; settle each of "tokens", "bytes""#,
             ),
         ),
         (
             format!("{three} FIELDS tokns 640"),
             Reply::error(
-                r#"ERR no limit reads its cost from field "tokns"; here they read it from "tokens", "bytes""#,
+                r#"ERR no limit reads its cost from field "tokns"; the cost fields of this hold are "tokens", "bytes""#,
             ),
         ),
         (format!("{three} FIELDS tokens"), Reply::error("ERR field 'tokens' has no value")),
-        (format!("{three} FIELDS tokens 1 tokens 2"), Reply::error("ERR field 'tokens' is there twice")),
+        (format!("{three} FIELDS tokens 1 tokens 2"), Reply::error("ERR duplicate field 'tokens'")),
         (
             format!("{three} FIELDS tokens x"),
-            Reply::error(
-                "ERR the actual cost must be a whole number from 0 to 18446744073709551615, not 'x'",
-            ),
+            Reply::error("ERR actual cost must be a whole number from 0 to 18446744073709551615, not 'x'"),
         ),
         (format!("{three} FIELDS bytes 10 tokens 20"), Reply::Integer(1)),
     ] {
@@ -352,7 +349,7 @@ fn what_was_used_can_be_forgotten() {
     assert_eq!(check(&mut caller, "TG.CHECK DOMAIN files COST 100 user ann").2, 0);
     assert_eq!(caller.say("TG.RESET DOMAIN files FIELDS user ann"), Reply::Integer(1));
     assert_eq!(check(&mut caller, "TG.CHECK DOMAIN files COST 100 user ann").2, 0);
-    let options = Reply::error("ERR tg.reset has no options but DOMAIN and FIELDS");
+    let options = Reply::error("ERR tg.reset accepts only the options DOMAIN and FIELDS");
     assert_eq!(caller.say("TG.RESET PEEK user ann"), options);
     assert_eq!(caller.say("TG.RESET COST 2 user ann"), options);
 }
@@ -385,9 +382,8 @@ fn mistakes_decide_nothing() {
     let mut caller = serving.caller();
     let long = format!("TG.ALLOW {} 1/s", "k".repeat(1_025));
     let endless = format!("TG.ALLOW k {}", "1".repeat(60_000));
-    let cost = |cost: &str| {
-        format!("ERR the cost must be a whole number from 0 to 18446744073709551615, not '{cost}'")
-    };
+    let cost =
+        |cost: &str| format!("ERR cost must be a whole number from 0 to 18446744073709551615, not '{cost}'");
     for (line, told) in [
         ("TG.ALLOW", "ERR wrong number of arguments for 'tg.allow' command"),
         ("TG.ALLOW k", "ERR wrong number of arguments for 'tg.allow' command"),
@@ -400,23 +396,27 @@ fn mistakes_decide_nothing() {
             "ERR quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s",
         ),
         ("TG.ALLOW k \u{fffd}", "ERR quota \"\u{fffd}\": expected a number such as 10, found \"\u{fffd}\""),
-        (&endless, &format!("ERR a limit is written as 10/s or 600/min burst 50, not '{}'", "1".repeat(128))),
+        (
+            &endless,
+            &format!("ERR limit must be a rate such as 10/s or 600/min burst 50, not '{}'", "1".repeat(128)),
+        ),
         (
             "TG.RESET ALLOW k 10",
             "ERR quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s",
         ),
-        (&long, "ERR a key of 1025 bytes is too long: at most 1024 are allowed"),
+        (&long, "ERR key is too long: 1025 bytes, the maximum is 1024"),
         ("TG.CHECK", "ERR wrong number of arguments for 'tg.check' command"),
         ("TG.CHECK ip", "ERR field 'ip' has no value"),
         (
             "TG.CHECK DOMAIN llm user ann tokens many",
-            "ERR limit \"tokens\" denies bad values: the cost in the field \"tokens\" is not a whole number from 0 to 18446744073709551615",
+            "ERR limit \"tokens\": the cost in the field \"tokens\" is not a whole number from 0 to 18446744073709551615",
         ),
     ] {
         assert_eq!(caller.say(line), Reply::error(told), "{line}");
     }
     assert!(caller.send(b"TG.ALLOW k \"\\xff\"\r\n"));
-    let unreadable = Reply::error("ERR a limit is written as 10/s or 600/min burst 50, not '\u{fffd}'");
+    let unreadable =
+        Reply::error("ERR limit must be a rate such as 10/s or 600/min burst 50, not '\u{fffd}'");
     assert_eq!(caller.hear(), unreadable);
     assert_eq!(check(&mut caller, "TG.CHECK DOMAIN llm user ann tokens 7").2, 93);
 }
@@ -444,7 +444,7 @@ fn the_limits_and_what_came_of_them() {
         let Reply::Array(page) = caller.say(line) else { panic!("a list") };
         assert_eq!(page.len(), count, "{line}");
     }
-    assert_eq!(caller.say("TG.LIMITS -1"), Reply::error("ERR '-1' must be a whole number"));
+    assert_eq!(caller.say("TG.LIMITS -1"), Reply::error("ERR offset must be a whole number, not '-1'"));
     assert_eq!(
         caller.say("TG.LIMITS 1 2 3"),
         Reply::error("ERR wrong number of arguments for 'tg.limits' command")
@@ -474,16 +474,15 @@ fn a_token_is_the_password() {
     assert_eq!(caller.say("PING"), Reply::Status("PONG".to_owned()));
     assert_eq!(caller.say("CL.THROTTLE k 1 1 1"), Reply::numbers([0, 2, 1, -1, 1]));
     assert_eq!(caller.say("TG.ALLOW k 1/s"), Reply::Integer(1));
-    let admin = |name: &str| {
-        Reply::Error(format!("NOPERM '{name}' needs the scope admin, which this caller has not"))
-    };
+    let admin = |name: &str| Reply::Error(format!("NOPERM '{name}' needs the scope admin"));
     assert_eq!(caller.say("TG.LIMITS"), admin("tg.limits"));
     assert_eq!(caller.say("INFO"), admin("info"));
     assert_eq!(caller.say("TG.RESET ip 1"), admin("tg.reset"));
-    let back =
-        Reply::error("NOPERM to give back or to charge needs the scope settle, which this caller has not");
-    for line in ["CL.THROTTLE k 1 1 1 -1", "TG.CHECK REFUND ip 1", "TG.CHECK CHARGE ip 1"] {
-        assert_eq!(caller.say(line), back, "{line}");
+    let negative = Reply::error("NOPERM a negative quantity needs the scope settle");
+    assert_eq!(caller.say("CL.THROTTLE k 1 1 1 -1"), negative);
+    let settle = Reply::error("NOPERM REFUND and CHARGE need the scope settle");
+    for line in ["TG.CHECK REFUND ip 1", "TG.CHECK CHARGE ip 1"] {
+        assert_eq!(caller.say(line), settle, "{line}");
     }
     assert!(matches!(caller.say("TG.SETTLE x 1"), Reply::Error(told) if told.contains("scope settle")));
     assert!(matches!(caller.say("HELLO 3 AUTH anybody root"), Reply::Map(_)));

@@ -16,29 +16,29 @@ async fn what_makes_no_sense_is_refused_by_name() {
         let limit = Some(RateLimitOverride { requests_per_unit: 1, unit });
         with(RateLimitDescriptor { limit, ..good.clone() })
     };
-    let units = "it must be SECOND (1), MINUTE (2), HOUR (3), DAY (4), MONTH (5) or YEAR (6)";
+    let units = "expected SECOND (1), MINUTE (2), HOUR (3), DAY (4), MONTH (5) or YEAR (6)";
     let cases: Vec<(RateLimitRequest, String)> = vec![
-        (request("", std::slice::from_ref(&good)), "domain is empty: it says whose limits apply".into()),
-        (request("web", &[]), "descriptors is empty: there must be at least one".into()),
+        (request("", std::slice::from_ref(&good)), "domain is empty".into()),
+        (request("web", &[]), "descriptors is empty; expected at least one".into()),
         (
             request(&"d".repeat(1_025), std::slice::from_ref(&good)),
-            "domain has 1025 bytes: at most 1024 are allowed".into(),
+            "domain has 1025 bytes; the maximum is 1024".into(),
         ),
         (
             request("web", &vec![good.clone(); 101]),
-            "descriptors has 101 descriptors: at most 100 are allowed".into(),
+            "descriptors has 101 descriptors; the maximum is 100".into(),
         ),
         (
             with(descriptor(&[("a", ""); 65])),
-            "descriptors[1].entries has 65 entries: at most 64 are allowed".into(),
+            "descriptors[1].entries has 65 entries; the maximum is 64".into(),
         ),
         (
             with(descriptor(&[("a", ""), ("", "b")])),
-            "descriptors[1].entries[1].key is empty: only values may be".into(),
+            "descriptors[1].entries[1].key is empty; only values may be empty".into(),
         ),
-        (bring(0), format!("descriptors[1].limit.unit is 0: {units}")),
-        (bring(7), format!("descriptors[1].limit.unit is 7: {units}")),
-        (bring(-3), format!("descriptors[1].limit.unit is -3: {units}")),
+        (bring(0), format!("descriptors[1].limit.unit is 0; {units}")),
+        (bring(7), format!("descriptors[1].limit.unit is 7; {units}")),
+        (bring(-3), format!("descriptors[1].limit.unit is -3; {units}")),
     ];
     for (bad, message) in cases {
         let error = rig.ask(bad).await.expect_err(&message);

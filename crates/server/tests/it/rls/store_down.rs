@@ -85,7 +85,7 @@ async fn every_limit_says_what_becomes_of_a_call() {
     }
     let error = rig.ask(ask(&["open", "closed", "local"])).await.unwrap_err();
     assert_eq!(error.code(), tonic::Code::Unavailable);
-    assert_eq!(error.message(), "the store cannot tell, and a limit says to refuse then");
+    assert_eq!(error.message(), "store unavailable; a limit has on_store_failure = \"deny\"");
     assert_eq!(rig.ask(ask(&["local"])).await.unwrap().overall_code(), Code::Ok, "nothing was taken of it");
     assert_eq!(rig.ask(ask(&["local"])).await.unwrap().overall_code(), Code::OverLimit);
     // One that can tell refuses: that is an answer.
@@ -107,7 +107,7 @@ async fn a_refund_is_unavailable_while_the_store_is_away() {
         assert_eq!(error.code(), tonic::Code::Unavailable, "{choice}");
         assert_eq!(
             error.message(),
-            "store unavailable, this may have been done: trying again may do it twice"
+            "store unavailable, the cost may have been applied; a retry may apply it twice"
         );
     }
 }
