@@ -54,7 +54,7 @@ fn write_all(lines: &Receiver<Message>, dropped: &AtomicU64, mut out: impl Write
             let lines = dropped.swap(0, Ordering::Relaxed);
             tracing::warn!(
                 lines,
-                "lines of the decision log or the audit log were dropped: their reader is too slow"
+                "dropped lines of the decision log or audit log: the reader of stderr is too slow"
             );
         }
     }
