@@ -262,7 +262,7 @@ fn a_lease_lasts_as_long_as_the_setting_says() {
     assert!(left(&reader, "ann") <= 97 && left(&reader, "bob") <= 97);
     for bad in ["--redis-lease-time=31s", "--redis-lease-time=99ms"] {
         let (code, _, err) = run(&["serve", bad]);
-        assert!(code == 2 && err.contains("redis.lease_time is not between 100ms and 30s"), "{bad}: {err}");
+        assert!(code == 2 && err.contains("redis.lease_time must be from 100ms to 30s"), "{bad}: {err}");
     }
 }
 
@@ -420,7 +420,7 @@ fn what_is_borrowed_is_shown_and_given_back_at_the_end() {
     assert!((1..30).contains(&spent), "the first at least asked for more: {spent}");
     one.signal("TERM");
     let (code, log) = one.end();
-    assert!(code == Some(0) && log.contains("what was borrowed has been given back"), "{log}");
+    assert!(code == Some(0) && log.contains("returned leased tokens to Redis"), "{log}");
     let admitted = (0..100).filter(|_| ask(&two, "user", "ann").0 == 200).count();
     assert_eq!(admitted, 70, "all that the other did not use, and no more");
 }

@@ -37,7 +37,7 @@ fn nobody_administers_from_elsewhere_without_proof() {
     let (code, out, err) = run(&["serve", "--admin-address=0.0.0.0:0"]);
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(
-        err.contains("admin.address is 0.0.0.0:0, which others can reach") && err.contains("keys.file"),
+        err.contains("admin.address 0.0.0.0:0 is reachable from other machines") && err.contains("keys.file"),
         "{err}"
     );
 

@@ -171,7 +171,7 @@ fn keys_that_cannot_be_used_start_nothing() {
     let (_keep, path, flag) = keys("[token.a]\nsecret = \"short\"\nscopes = []\n");
     let (code, out, err) = run(&["serve", &flag]);
     assert_eq!((code, out.as_str()), (1, ""));
-    assert!(err.contains("it is not known who may do what: "), "{err}");
+    assert!(err.contains("error: cannot read keys file "), "{err}");
     assert!(err.contains("keys.toml:2:10: token.a: secret must have at least 16 characters"), "{err}");
     fs::remove_file(&path).unwrap();
     let (code, _, err) = run(&["serve", &flag]);
