@@ -189,9 +189,9 @@ impl fmt::Display for DescriptorError {
         match self {
             Self::NoValue(part) => write!(f, "expected name=value, found {part:?}"),
             Self::NoName(part) => write!(f, "expected a name before the = of {part:?}"),
-            Self::Twice(name) => write!(f, "the field {name:?} stands there twice"),
+            Self::Twice(name) => write!(f, "duplicate field {name:?}"),
             Self::BadEscape => {
-                f.write_str(r"a backslash may only stand before a comma or a backslash: write \, or \\")
+                f.write_str(r"invalid escape: write \, for a comma and \\ for a backslash")
             }
         }
     }
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(words("a=1,a=2"), "the field \"a\" stands there twice");
         assert_eq!(
             words(r"a=\n"),
-            r"a backslash may only stand before a comma or a backslash: write \, or \\"
+            r"invalid escape: write \, for a comma and \\ for a backslash"
         );
     }
 

@@ -135,7 +135,7 @@ impl Reader {
             }
             _ => self.missing(
                 0..0,
-                "there is no limit in this file",
+                "the file has no limit",
                 format!("a first one could be:\n{FIRST}"),
             ),
         }
