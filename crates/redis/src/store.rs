@@ -161,7 +161,7 @@ impl RedisStore {
             Mode::Refund => draft.standing(&self.run_each(Todo::Refund, &draft, false).await?),
             other => {
                 return Err(StoreError::permanent(format!(
-                    "a store in redis does not know how to {other:?}"
+                    "a Redis store does not support {other:?}"
                 )));
             }
         };

@@ -32,7 +32,7 @@ impl Shared {
 
     /// Returns leased tokens to Redis, so that other processes can use them before the leases end.
     pub(super) fn give_back(&self, leased: &Leased) {
-        let late = |_| Err(StoreError::transient(format!("it did not answer within {FIRST_ANSWER:?}")));
+        let late = |_| Err(StoreError::transient(format!("no response within {FIRST_ANSWER:?}")));
         let closing = async { timeout(FIRST_ANSWER, leased.close()).await.unwrap_or_else(late) };
         match self.runtime.block_on(closing) {
             Ok(()) => {
@@ -120,7 +120,7 @@ fn unusable(flag: &str, path: &Path, why: &str) -> Failure {
 }
 
 async fn first_answer(store: &RedisStore) -> Result<(), StoreError> {
-    let late = |_| Err(StoreError::transient(format!("it did not answer within {FIRST_ANSWER:?}")));
+    let late = |_| Err(StoreError::transient(format!("no response within {FIRST_ANSWER:?}")));
     timeout(FIRST_ANSWER, store.ping()).await.unwrap_or_else(late)
 }
 
