@@ -329,6 +329,6 @@ mod tests {
             laughs.push(format!("a{level}: &a{level} [{before}]"));
         }
         let told = tree(&laughs.join("\n")).unwrap_err();
-        assert!(told.ends_with("up to here, the file stands for more than 2000000 values"), "{told}");
+        assert!(told.ends_with("aliases expand to more than 2000000 values"), "{told}");
     }
 }

@@ -220,8 +220,8 @@ fn when_redis_is_killed_every_limit_has_its_way_and_when_it_is_back_all_is_exact
     let rest = left(&one, "ann");
     assert_eq!((ask(&two, "user", "ann"), left(&one, "ann")), (by_store(), rest - 1), "one counter again");
     // Answers, item 29: the log says once that Redis is back.
-    until("it is told", || one.log().contains("redis answers again"));
-    assert_eq!(one.log().matches("redis answers again").count(), 1, "{}", one.log());
+    until("it is told", || one.log().contains("Redis responds again"));
+    assert_eq!(one.log().matches("Redis responds again").count(), 1, "{}", one.log());
 }
 
 /// Answers, item 24: callers' keys are hashed in Redis unless a setting says otherwise, and a prefix keeps a fleet apart from others.
@@ -328,7 +328,7 @@ fn it_starts_without_redis_and_finds_it_when_it_comes() {
     let service = serve(&path, &format!("redis://:secret@127.0.0.1:{port}"));
     let log = service.log();
     assert!(
-        log.contains("redis is not there yet") && log.contains(&format!("redis://…@127.0.0.1:{port}")),
+        log.contains("Redis is unavailable") && log.contains(&format!("redis://…@127.0.0.1:{port}")),
         "{log}"
     );
     assert!(!log.contains("secret"), "{log}");

@@ -331,9 +331,9 @@ mod tests {
             vec![("ip".to_owned(), Condition::Absent), ("ip".to_owned(), Condition::present())];
         let expected = [
             "limit \"a\": at most 16 rates per limit",
-            "limit \"a\": the key needs the field \"ip\", which has to be absent",
+            "limit \"a\": the key needs field \"ip\", but match requires it to be absent",
             "limit \"a\": duplicate field \"ip\" in the key",
-            "limit \"a\": the key needs the field \"ip\", which has to be absent",
+            "limit \"a\": the key needs field \"ip\", but match requires it to be absent",
             "limit \"a\": duplicate condition on the field \"ip\"",
         ];
         assert_eq!(messages(&draft), expected);

@@ -106,7 +106,7 @@ fn a_limit_of_the_callers_own_must_make_sense() {
     let own = |limit: &str| wrong(&format!(r#"{{"limit":{limit},"key":"a"}}"#)).0;
     assert_eq!(
         own(r#"{"rate":"10"}"#),
-        "quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s"
+        "quota \"10\": missing period after \"10\"; expected for example 10/s or 10 per 10s"
     );
     assert_eq!(
         own(r#"{"rate":"18446744073709551616/s"}"#),
@@ -115,7 +115,7 @@ fn a_limit_of_the_callers_own_must_make_sense() {
     assert_eq!(own(r#"{"rate":10}"#), "invalid type: integer `10`, expected a string");
     assert!(
         own(r#"{"rate":"1/s","algorithm":"gcra"}"#)
-            .starts_with("there is no algorithm \"gcra\"; choose one of token-bucket, ")
+            .starts_with("unknown algorithm \"gcra\"; expected one of token-bucket, ")
     );
     for name in ["", "a b", "größe", "\\u0000"] {
         let shown: String = serde_json::from_str(&format!("\"{name}\"")).unwrap();

@@ -397,13 +397,13 @@ fn mistakes_decide_nothing() {
         ("TG.ALLOW k 1/s 18446744073709551616", &cost("18446744073709551616")),
         (
             "TG.ALLOW k 10",
-            "ERR quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s",
+            "ERR quota \"10\": missing period after \"10\"; expected for example 10/s or 10 per 10s",
         ),
         ("TG.ALLOW k \u{fffd}", "ERR quota \"\u{fffd}\": expected a number such as 10, found \"\u{fffd}\""),
         (&endless, &format!("ERR a limit is written as 10/s or 600/min burst 50, not '{}'", "1".repeat(128))),
         (
             "TG.RESET ALLOW k 10",
-            "ERR quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s",
+            "ERR quota \"10\": missing period after \"10\"; expected for example 10/s or 10 per 10s",
         ),
         (&long, "ERR a key of 1025 bytes is too long: at most 1024 are allowed"),
         ("TG.CHECK", "ERR wrong number of arguments for 'tg.check' command"),

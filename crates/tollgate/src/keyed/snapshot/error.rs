@@ -19,7 +19,7 @@ use super::VERSION;
 /// let (limiter, restored) = builder.restore("no-such-folder/limits.snapshot");
 /// let error = restored.unwrap_err();
 /// assert!(error.is_not_found()); // the first start
-/// assert_eq!(error.to_string(), "no-such-folder/limits.snapshot: there is no such file");
+/// assert_eq!(error.to_string(), "no-such-folder/limits.snapshot: no such file");
 /// assert!(limiter.is_empty());
 /// ```
 #[derive(Debug)]
