@@ -27,9 +27,12 @@ pub(crate) fn command() -> Command {
         ))
         .subcommand(policy())
         .subcommand(
-            Command::new("completions")
-                .about("Print a shell completion script")
-                .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell)).help("Shell to complete commands in")),
+            Command::new("completions").about("Print a shell completion script").arg(
+                Arg::new("shell")
+                    .required(true)
+                    .value_parser(value_parser!(Shell))
+                    .help("Shell to complete commands in"),
+            ),
         )
 }
 
@@ -65,7 +68,12 @@ fn policy() -> Command {
                         .hide_default_value(true)
                         .help("Fields of the request: ip=10.0.0.7,path=/orders. Escape , and \\ with \\"),
                 )
-                .arg(Arg::new("domain").long("domain").default_value(tollgate_policy::DEFAULT_DOMAIN).help("Domain of the limits"))
+                .arg(
+                    Arg::new("domain")
+                        .long("domain")
+                        .default_value(tollgate_policy::DEFAULT_DOMAIN)
+                        .help("Domain of the limits"),
+                )
                 .arg(
                     Arg::new("cost")
                         .long("cost")

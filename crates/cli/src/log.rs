@@ -44,7 +44,9 @@ pub(crate) fn start(log: &Log) -> io::Result<Written> {
 /// Writes an error as a JSON line in the format of the log, whether or not the log has started.
 pub(crate) fn json_error(message: &str) {
     let line = fmt::layer().json().flatten_event(true).with_ansi(false).with_writer(io::stderr);
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(line), || tracing::error!("{message}"));
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(line), || {
+        tracing::error!("{message}")
+    });
 }
 
 fn level(level: Level) -> LevelFilter {

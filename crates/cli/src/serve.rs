@@ -83,19 +83,11 @@ fn serve<S: tollgate::store::Store>(
     drop(reloaders);
     running.leave();
     if let Some(delay) = settings.drain_delay {
-        tracing::info!(
-            signal,
-            ?delay,
-            "received signal, serving until the delay ends; /readyz answers 503"
-        );
+        tracing::info!(signal, ?delay, "received signal, serving until the delay ends; /readyz answers 503");
         runtime.block_on(wait_before_closing(delay, &mut signals));
     }
     let connections = running.connections();
-    tracing::info!(
-        signal,
-        connections,
-        "received signal, draining connections"
-    );
+    tracing::info!(signal, connections, "received signal, draining connections");
     runtime.block_on(close(running, snapshots, settings.drain, &mut signals))
 }
 

@@ -137,7 +137,8 @@ impl Resolving {
 
     fn choose(&mut self, setting: &Setting, text: String, origin: Origin) {
         if setting.key == "store" && matches!(origin, Origin::Flag(_)) && has_password(&text) {
-            let instead = "a password in a flag is visible to other users: use --store-password-file or TOLLGATE_STORE";
+            let instead =
+                "a password in a flag is visible to other users: use --store-password-file or TOLLGATE_STORE";
             return self.mistakes.push(format!("{origin}: {instead}"));
         }
         match setting.set(&mut self.settings, &text) {

@@ -190,9 +190,7 @@ impl fmt::Display for DescriptorError {
             Self::NoValue(part) => write!(f, "expected name=value, found {part:?}"),
             Self::NoName(part) => write!(f, "expected a name before the = of {part:?}"),
             Self::Twice(name) => write!(f, "duplicate field {name:?}"),
-            Self::BadEscape => {
-                f.write_str(r"invalid escape: write \, for a comma and \\ for a backslash")
-            }
+            Self::BadEscape => f.write_str(r"invalid escape: write \, for a comma and \\ for a backslash"),
         }
     }
 }
@@ -215,10 +213,7 @@ mod tests {
         assert_eq!(words("a=1,b"), "expected name=value, found \"b\"");
         assert_eq!(words("=1"), "expected a name before the = of \"=1\"");
         assert_eq!(words("a=1,a=2"), "the field \"a\" stands there twice");
-        assert_eq!(
-            words(r"a=\n"),
-            r"invalid escape: write \, for a comma and \\ for a backslash"
-        );
+        assert_eq!(words(r"a=\n"), r"invalid escape: write \, for a comma and \\ for a backslash");
     }
 
     #[test]

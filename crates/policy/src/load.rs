@@ -83,8 +83,7 @@ impl Reading {
         if Format::of(source) == Format::Yaml {
             let (mut draft, problems) = import::parse(source);
             if draft.limits.is_empty() && problems.is_empty() {
-                let help = "add limits, or remove the file"
-                    .to_owned();
+                let help = "add limits, or remove the file".to_owned();
                 let place = Place::new(source, 0..0);
                 draft.noted.0.add(|| Problem::new(&place, "the file has no limit").help(help));
             }
@@ -191,8 +190,7 @@ fn decode(path: &str, bytes: Vec<u8>) -> Result<Arc<Source>, Problems> {
     String::from_utf8(bytes).map(|text| Source::new(path, text)).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let source = Source::new(path, String::from_utf8_lossy(error.as_bytes()));
-        let message =
-            format!("byte 0x{:02x} is not valid UTF-8", error.as_bytes()[at]);
+        let message = format!("byte 0x{:02x} is not valid UTF-8", error.as_bytes()[at]);
         // Up to here the two texts are the same; the replacement character is three bytes long.
         Problem::new(&Place::new(&source, at..at + 3), message).into()
     })

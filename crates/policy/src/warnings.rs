@@ -133,10 +133,8 @@ fn beyond_the_first_descriptor(limits: &[Limit], warnings: &mut Problems) {
         let draft = limit.draft();
         let beyond = draft.when.iter().chain(draft.key_expressions()).find(|one| sees_another(one.text()));
         if let Some(expression) = beyond {
-            let message = format!(
-                "limit {:?} never applies: expressions see only descriptors[0]",
-                limit.name()
-            );
+            let message =
+                format!("limit {:?} never applies: expressions see only descriptors[0]", limit.name());
             let help = "write limitador.once = true to see all descriptors of a request".to_owned();
             warnings.add(|| Problem::new(expression.place(), message).help(help));
         }

@@ -308,10 +308,7 @@ mod tests {
             Err("2:1 expected one YAML document, found a second".to_owned())
         );
         assert_eq!(tree("a: !thing 1\n"), Err("1:11 unknown tag !thing".to_owned()));
-        assert_eq!(
-            tree("a: &x [*x]\n"),
-            Err("1:8 alias refers to itself".to_owned())
-        );
+        assert_eq!(tree("a: &x [*x]\n"), Err("1:8 alias refers to itself".to_owned()));
         assert_eq!(
             tree("a: {<<: 1}\n"),
             Err("1:9 expected a map to merge, or a list of maps, found the number 1".to_owned())

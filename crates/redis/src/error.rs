@@ -16,19 +16,17 @@ pub(crate) fn of_call(error: RedisError) -> StoreError {
 fn describe(error: &RedisError) -> StoreError {
     use ServerErrorKind as Server;
     match error.kind() {
-        ErrorKind::Io => {
-            StoreError::transient("no response from Redis; the cost may have been charged")
-        }
-        ErrorKind::Server(Server::ReadOnly) => {
-            nothing(true, "Redis is a replica; the primary moved")
-        }
+        ErrorKind::Io => StoreError::transient("no response from Redis; the cost may have been charged"),
+        ErrorKind::Server(Server::ReadOnly) => nothing(true, "Redis is a replica; the primary moved"),
         ErrorKind::Server(Server::BusyLoading) => nothing(true, "Redis is loading its data"),
         ErrorKind::Server(Server::MasterDown) => nothing(true, "Redis has lost its primary"),
         ErrorKind::Server(Server::ClusterDown) => nothing(true, "a part of the Redis cluster is down"),
         ErrorKind::Server(Server::Moved | Server::Ask | Server::TryAgain) => {
             nothing(true, "the Redis cluster is moving this key")
         }
-        ErrorKind::ClusterConnectionNotFound => nothing(true, "cannot connect to any node of the Redis cluster"),
+        ErrorKind::ClusterConnectionNotFound => {
+            nothing(true, "cannot connect to any node of the Redis cluster")
+        }
         ErrorKind::MasterNameNotFoundBySentinel | ErrorKind::NoValidReplicasFoundBySentinel => {
             nothing(true, "no Sentinel knows a primary")
         }
@@ -49,9 +47,7 @@ fn describe_code(error: &RedisError) -> StoreError {
         Some("NOAUTH" | "WRONGPASS") => nothing(false, "Redis denies access: check user, password and ACL"),
         Some("WRONGTYPE") => {
             // Other keys of the same call may have been written.
-            StoreError::permanent(
-                "another program writes to the keys of tollgate: set another prefix",
-            )
+            StoreError::permanent("another program writes to the keys of tollgate: set another prefix")
         }
         _ => StoreError::permanent("Redis returned an error"),
     }

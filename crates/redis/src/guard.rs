@@ -161,9 +161,7 @@ impl<C: Clock> Drop for Trial<'_, C> {
 }
 
 fn too_late(patience: Duration) -> StoreError {
-    StoreError::transient(format!(
-        "no response within {patience:?}; the cost may have been charged"
-    ))
+    StoreError::transient(format!("no response within {patience:?}; the cost may have been charged"))
 }
 
 impl<S: Store, C: Clock> Store for Guarded<S, C> {

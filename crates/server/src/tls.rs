@@ -103,9 +103,9 @@ fn config(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
             builder.with_client_cert_verifier(verifier.build().map_err(|error| TlsError::of(path, error))?)
         }
     };
-    let mut config = builder
-        .with_single_cert(chain, key)
-        .map_err(|error| TlsError::of(&files.certificate, format!("the certificate does not match the key: {error}")))?;
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| {
+        TlsError::of(&files.certificate, format!("the certificate does not match the key: {error}"))
+    })?;
     // What speaks neither offers neither, and gets none.
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)

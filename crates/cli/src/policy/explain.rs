@@ -35,9 +35,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         )));
     }
     let typed: DescriptorBuf = typed.concat().parse().map_err(|error| {
-        Failure::Usage(format!(
-            "--descriptor: {error}; expected fields such as ip=10.0.0.7,path=/orders"
-        ))
+        Failure::Usage(format!("--descriptor: {error}; expected fields such as ip=10.0.0.7,path=/orders"))
     })?;
     let descriptor = typed.in_domain(text("domain").unwrap_or(DEFAULT_DOMAIN));
     let cost = matches.get_one("cost").copied().unwrap_or(1);
@@ -89,7 +87,9 @@ fn words(finding: &Finding<'_>) -> String {
         (true, _) if decision.delay() == Duration::ZERO => format!("allowed, {left}"),
         (true, _) => format!("allowed after {:?}, {left}", decision.delay()),
         (false, Some(wait)) => format!("denied, {left}, retry after {wait:?}"),
-        (false, None) => format!("never allowed: cost {} exceeds the limit of {}", finding.cost, decision.limit()),
+        (false, None) => {
+            format!("never allowed: cost {} exceeds the limit of {}", finding.cost, decision.limit())
+        }
     }
 }
 

@@ -23,7 +23,9 @@ impl Guard {
         let tls = tls.map_err(|error| Failure::Failed(format!("cannot load TLS files: {error}")))?;
         let keyring = keyring(settings)?;
         if keyring.knows_certificates() && settings.tls.client_authorities.is_none() {
-            tracing::warn!("keys.file lists certificates, but TLS client certificates are off: set tls.client_authorities");
+            tracing::warn!(
+                "keys.file lists certificates, but TLS client certificates are off: set tls.client_authorities"
+            );
         }
         if settings.keys.file.is_some() && tls.is_none() && anywhere(settings).any(is_exposed) {
             tracing::warn!("tokens are sent unencrypted: set tls.certificate and tls.key");
@@ -71,8 +73,8 @@ fn files(tls: &settings::Tls) -> Option<TlsFiles> {
 
 fn keyring(settings: &Settings) -> Result<Keyring, Failure> {
     let Some(path) = &settings.keys.file else { return Ok(Keyring::open()) };
-    let keyring = Keyring::load(path)
-        .map_err(|error| Failure::Failed(format!("cannot read keys file {error}")))?;
+    let keyring =
+        Keyring::load(path).map_err(|error| Failure::Failed(format!("cannot read keys file {error}")))?;
     acceptable(&keyring, is_reachable(settings))
         .map_err(|error| Failure::Failed(format!("cannot use keys file {}: {error}", path.display())))?;
     Ok(keyring)
@@ -92,9 +94,11 @@ fn is_reachable(settings: &Settings) -> bool {
 /// Checks that administration needs authentication if other machines can reach it.
 fn acceptable(keyring: &Keyring, is_reachable: bool) -> Result<(), String> {
     if is_reachable && keyring.is_open(Scope::Admin) {
-        return Err("anonymous has the scope admin, and other machines can reach admin.address or resp.address: \
+        return Err(
+            "anonymous has the scope admin, and other machines can reach admin.address or resp.address: \
                     remove the scope admin, or use a loopback address"
-            .to_owned());
+                .to_owned(),
+        );
     }
     Ok(())
 }

@@ -54,7 +54,8 @@ pub(super) fn guarded<S: Store>(store: S, settings: &Settings) -> Guarded<S> {
 pub(super) fn open(address: &Address, settings: &Settings) -> Result<Shared, Failure> {
     if settings.snapshot.folder.is_some() {
         return Err(Failure::Usage(
-            "--snapshot-folder needs the in-memory store; with Redis, configure its own persistence".to_owned(),
+            "--snapshot-folder needs the in-memory store; with Redis, configure its own persistence"
+                .to_owned(),
         ));
     }
     let address = &with_password(address, settings)?;

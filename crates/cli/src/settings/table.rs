@@ -153,19 +153,17 @@ pub(crate) fn all() -> Vec<Setting> {
 
 fn service() -> Vec<Setting> {
     vec![
-        of("policy", "none", "Policy file or folder; none uses the built-in policy", |to| {
-            &mut to.policy
+        of("policy", "none", "Policy file or folder; none uses the built-in policy", |to| &mut to.policy),
+        of("merge_domains", "false", "Allow several Envoy files of the folder to share a domain", |to| {
+            &mut to.merge_domains
         }),
-        of(
-            "merge_domains",
-            "false",
-            "Allow several Envoy files of the folder to share a domain",
-            |to| &mut to.merge_domains,
-        ),
         of("workers", "0", "Number of worker threads; 0 starts one for each core", |to| &mut to.workers),
-        of("max_connections", "10000", "Maximum number of connections to each listener; more are refused", |to| {
-            &mut to.max_connections
-        }),
+        of(
+            "max_connections",
+            "10000",
+            "Maximum number of connections to each listener; more are refused",
+            |to| &mut to.max_connections,
+        ),
         of(
             "max_connections_per_address",
             "none",
@@ -193,20 +191,20 @@ fn service() -> Vec<Setting> {
             "Keep counters in this process, or in Redis or Valkey, where several processes share them",
             |to| &mut to.store,
         ),
-        of(
-            "store_password_file",
-            "none",
-            "File with the password of Redis; one line end is ignored",
-            |to| &mut to.store_password_file,
-        ),
+        of("store_password_file", "none", "File with the password of Redis; one line end is ignored", |to| {
+            &mut to.store_password_file
+        }),
     ]
 }
 
 fn http() -> Vec<Setting> {
     vec![
-        of("http.address", "127.0.0.1:8080", "Listen on this address for HTTP; port 0 picks a free port", |to| {
-            &mut to.http.address
-        }),
+        of(
+            "http.address",
+            "127.0.0.1:8080",
+            "Listen on this address for HTTP; port 0 picks a free port",
+            |to| &mut to.http.address,
+        ),
         of(
             "http.hosts",
             "none",
@@ -244,12 +242,18 @@ fn http() -> Vec<Setting> {
             "Maximum length of a key, a domain, and the name or value of a field, in characters",
             |to| &mut to.http.key_bytes,
         ),
-        of("http.head_timeout", "10s", "Close a connection whose request headers are not complete after this long", |to| {
-            &mut to.http.head_timeout
-        }),
-        of("http.body_timeout", "10s", "Close a connection whose request body is not complete after this long, including gRPC", |to| {
-            &mut to.http.body_timeout
-        }),
+        of(
+            "http.head_timeout",
+            "10s",
+            "Close a connection whose request headers are not complete after this long",
+            |to| &mut to.http.head_timeout,
+        ),
+        of(
+            "http.body_timeout",
+            "10s",
+            "Close a connection whose request body is not complete after this long, including gRPC",
+            |to| &mut to.http.body_timeout,
+        ),
         of(
             "http.idle_timeout",
             "75s",
@@ -273,33 +277,25 @@ fn envoy_and_redis() -> Vec<Setting> {
             "Listen on this address for Envoy's rate limit service (gRPC); port 0 picks a free port",
             |to| &mut to.grpc.address,
         ),
-        of(
-            "grpc.headers",
-            "false",
-            "Add RateLimit headers to responses. Applies to gRPC and /json",
-            |to| &mut to.grpc.headers,
-        ),
+        of("grpc.headers", "false", "Add RateLimit headers to responses. Applies to gRPC and /json", |to| {
+            &mut to.grpc.headers
+        }),
         of(
             "grpc.dynamic_metadata",
             "false",
             "Add the request and the metadata of limits to Envoy's dynamic metadata",
             |to| &mut to.grpc.dynamic_metadata,
         ),
-        of(
-            "grpc.shadow_mode",
-            "false",
-            "Count every request but deny none, over gRPC and at /json",
-            |to| &mut to.grpc.shadow_mode,
-        ),
+        of("grpc.shadow_mode", "false", "Count every request but deny none, over gRPC and at /json", |to| {
+            &mut to.grpc.shadow_mode
+        }),
         of(
             "grpc.quota_mode",
             "false",
             "Deny a request only if every limit that applies denies it, over gRPC and at /json",
             |to| &mut to.grpc.quota_mode,
         ),
-        of("grpc.health", "true", "Serve gRPC health checks to all clients", |to| {
-            &mut to.grpc.health
-        }),
+        of("grpc.health", "true", "Serve gRPC health checks to all clients", |to| &mut to.grpc.health),
         of("grpc.reflection", "true", "Serve gRPC reflection to clients with the scope check", |to| {
             &mut to.grpc.reflection
         }),
@@ -342,12 +338,9 @@ fn access() -> Vec<Setting> {
             |to| &mut to.tls.certificate,
         ),
         of("tls.key", "none", "Private key of the certificate (PEM)", |to| &mut to.tls.key),
-        of(
-            "tls.client_authorities",
-            "none",
-            "Authorities that issue client certificates (PEM)",
-            |to| &mut to.tls.client_authorities,
-        ),
+        of("tls.client_authorities", "none", "Authorities that issue client certificates (PEM)", |to| {
+            &mut to.tls.client_authorities
+        }),
         of("tls.require_client", "false", "Reject clients without a certificate", |to| {
             &mut to.tls.require_client
         }),
@@ -362,12 +355,9 @@ fn access() -> Vec<Setting> {
 
 fn store() -> Vec<Setting> {
     vec![
-        of(
-            "memory.max_keys",
-            "none",
-            "Approximate maximum number of keys, shared between limits",
-            |to| &mut to.memory.max_keys,
-        ),
+        of("memory.max_keys", "none", "Approximate maximum number of keys, shared between limits", |to| {
+            &mut to.memory.max_keys
+        }),
         of(
             "memory.max_bytes",
             "1GiB",
@@ -392,24 +382,13 @@ fn store() -> Vec<Setting> {
             "Number of busiest keys that are certain to be listed by name; 0 stores no names",
             |to| &mut to.memory.names,
         ),
-        of(
-            "memory.sweep_every",
-            "1min",
-            "Evict idle keys at this interval",
-            |to| &mut to.memory.sweep_every,
-        ),
-        of(
-            "redis.timeout",
-            "25ms",
-            "Wait this long for Redis; then on_store_failure decides",
-            |to| &mut to.redis.timeout,
-        ),
-        of(
-            "redis.lease",
-            "0",
-            "Maximum tokens per key to lease from Redis; 0 disables leasing",
-            |to| &mut to.redis.lease,
-        ),
+        of("memory.sweep_every", "1min", "Evict idle keys at this interval", |to| &mut to.memory.sweep_every),
+        of("redis.timeout", "25ms", "Wait this long for Redis; then on_store_failure decides", |to| {
+            &mut to.redis.timeout
+        }),
+        of("redis.lease", "0", "Maximum tokens per key to lease from Redis; 0 disables leasing", |to| {
+            &mut to.redis.lease
+        }),
         of(
             "redis.lease_time",
             "4s",
@@ -422,12 +401,9 @@ fn store() -> Vec<Setting> {
             "Prefix of all keys in Redis; processes with different prefixes share nothing",
             |to| &mut to.redis.prefix,
         ),
-        of(
-            "redis.keys",
-            "hashed",
-            "Store keys in Redis hashed, or clear (unchanged up to 64 bytes)",
-            |to| &mut to.redis.keys,
-        ),
+        of("redis.keys", "hashed", "Store keys in Redis hashed, or clear (unchanged up to 64 bytes)", |to| {
+            &mut to.redis.keys
+        }),
         of(
             "redis.tls_certificate",
             "none",
@@ -459,9 +435,7 @@ fn store() -> Vec<Setting> {
 
 fn told() -> Vec<Setting> {
     vec![
-        of("metrics.compat", "none", "Also export metrics under these names", |to| {
-            &mut to.metrics.compat
-        }),
+        of("metrics.compat", "none", "Also export metrics under these names", |to| &mut to.metrics.compat),
         of("log.level", "info", "Minimum log level, written to stderr", |to| &mut to.log.level),
         of("log.format", "text", "Format of the log: text, or JSON lines", |to| &mut to.log.format),
         of(
@@ -470,21 +444,13 @@ fn told() -> Vec<Setting> {
             "Log resets, reloads, key changes and failed authentications as JSON lines to stderr",
             |to| &mut to.log.audit,
         ),
-        of(
-            "log.decisions",
-            "off",
-            "Decisions to log as JSON lines to stderr: off, denied or all",
-            |to| &mut to.log.decisions,
-        ),
+        of("log.decisions", "off", "Decisions to log as JSON lines to stderr: off, denied or all", |to| {
+            &mut to.log.decisions
+        }),
         of("log.decisions_one_in", "1", "Log one of this many decisions, chosen at random", |to| {
             &mut to.log.decisions_one_in
         }),
-        of(
-            "log.keys",
-            "hashed",
-            "Show keys in these lines hashed, or clear",
-            |to| &mut to.log.keys,
-        ),
+        of("log.keys", "hashed", "Show keys in these lines hashed, or clear", |to| &mut to.log.keys),
     ]
 }
 

@@ -22,10 +22,7 @@ fn redis(redis: &Redis) -> impl Iterator<Item = &'static str> {
     let has = (redis.tls_certificate.is_some(), redis.tls_key.is_some());
     let lease_times = Duration::from_millis(100)..=Duration::from_secs(30);
     let rules = [
-        (
-            has == (true, false),
-            "redis.tls_certificate needs redis.tls_key",
-        ),
+        (has == (true, false), "redis.tls_certificate needs redis.tls_key"),
         (has == (false, true), "redis.tls_key needs redis.tls_certificate"),
         (!lease_times.contains(&redis.lease_time), "redis.lease_time must be from 100ms to 30s"),
     ];
@@ -42,10 +39,7 @@ fn certificates(tls: &Tls) -> impl Iterator<Item = &'static str> {
             has_own == (false, false) && has_authorities,
             "tls.client_authorities needs tls.certificate and tls.key",
         ),
-        (
-            tls.require_client && !has_authorities,
-            "tls.require_client needs tls.client_authorities",
-        ),
+        (tls.require_client && !has_authorities, "tls.require_client needs tls.client_authorities"),
     ];
     rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, mistake)| mistake)
 }

@@ -98,7 +98,10 @@ fn an_explanation_tells_which_limits_apply_and_what_they_would_answer() {
 #[test]
 fn an_explanation_that_cannot_be_given_says_why() {
     let (code, _, err) = run(&["policy", "explain", "-d", "ip"]);
-    assert!(code == 2 && err.starts_with("error: --descriptor: expected name=value, found \"ip\"; "), "{err}");
+    assert!(
+        code == 2 && err.starts_with("error: --descriptor: expected name=value, found \"ip\"; "),
+        "{err}"
+    );
     let (code, _, err) = run(&["policy", "explain", "-d", "a=1", "-d", "b=2"]);
     // Answers, item 29.
     let told = "error: --descriptor may be given once, found 2; join the fields: --descriptor a=1,b=2\n";

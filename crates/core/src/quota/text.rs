@@ -81,9 +81,7 @@ impl fmt::Display for Span {
 
 fn parse(text: &str) -> Result<Quota, String> {
     if text.is_empty() {
-        return Err(
-            "empty; expected for example 10/s, 600/min burst 50, 1 per 2.5s or unlimited".to_string()
-        );
+        return Err("empty; expected for example 10/s, 600/min burst 50, 1 per 2.5s or unlimited".to_string());
     }
     if text.eq_ignore_ascii_case("unlimited") {
         return Ok(Quota::UNLIMITED);

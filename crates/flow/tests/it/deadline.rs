@@ -163,21 +163,14 @@ mod ends {
             (fault.to_string().split(" (fault").next().unwrap().to_owned(), fault.again())
         };
         let short = Ended::TooShort { needed: 3 * SECOND, left: SECOND / 2 };
-        assert_eq!(
-            told(Ended::Cancelled),
-            ("cancelled; trying again will not help".into(), Again::Never)
-        );
+        assert_eq!(told(Ended::Cancelled), ("cancelled; trying again will not help".into(), Again::Never));
         assert_eq!(
             told(Ended::Deadline),
             ("deadline exceeded; trying again later can help".into(), Again::Later)
         );
         assert_eq!(
             told(short),
-            (
-                "not enough time: needs 3s, 500ms left; trying again later can help"
-                    .into(),
-                Again::Later
-            )
+            ("not enough time: needs 3s, 500ms left; trying again later can help".into(), Again::Later)
         );
     }
 }

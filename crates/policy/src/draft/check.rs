@@ -134,7 +134,8 @@ fn check_circles(draft: &Draft, names: &Names, problems: &mut Problems) {
     for (index, other) in circles(&replaces) {
         let (limit, other) = (&draft.limits[index], &draft.limits[other]);
         let message = format!(
-            "limits {:?} and {:?} replace each other, directly or through other limits", limit.name, other.name
+            "limits {:?} and {:?} replace each other, directly or through other limits",
+            limit.name, other.name
         );
         problems.add(|| Problem::new(&limit.place, message));
     }
@@ -269,9 +270,7 @@ mod tests {
             [""; 0]
         );
         let circle = |from, to| {
-            format!(
-                "limits {from:?} and {to:?} replace each other, directly or through other limits"
-            )
+            format!("limits {from:?} and {to:?} replace each other, directly or through other limits")
         };
         // e only leads to the circle, and f only hangs from it.
         let draft = limits(&[("a", &["b"]), ("b", &["c"]), ("c", &["f", "a"]), ("e", &["a"]), ("f", &[])]);

@@ -196,7 +196,8 @@ pub(super) const LIMITADOR: &[Field] = &[
 /// What stands at the top of a file for all of its domains.
 pub(super) const UNMATCHED: &str = "unmatched";
 /// Its description in the schema.
-pub(super) const UNMATCHED_DOC: &str = "The decision if no limit applies to a request, in every domain of the file. Default: allow.";
+pub(super) const UNMATCHED_DOC: &str =
+    "The decision if no limit applies to a request, in every domain of the file. Default: allow.";
 
 /// How a word is written that is no field of a limit, or no longer.
 pub(super) fn spelling(word: &str) -> Option<String> {

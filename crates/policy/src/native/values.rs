@@ -225,8 +225,7 @@ impl Reader {
         match text.parse::<Quota>() {
             Ok(quota) => {
                 if quota.burst_size() == 0 && quota.count() > 0 {
-                    let message =
-                        format!("rate {text:?} denies every request, because its burst is 0");
+                    let message = format!("rate {text:?} denies every request, because its burst is 0");
                     let help = format!("write burst 1, or leave burst out for a burst of {}", quota.count());
                     self.warn(span, message, help);
                 }
@@ -315,11 +314,7 @@ impl Reader {
 
     fn absent(&mut self, value: &Value<'_>, is_alone: bool) -> Option<Condition> {
         if !is_alone {
-            self.problem(
-                value.span(),
-                "absent cannot be combined with another condition",
-                None,
-            );
+            self.problem(value.span(), "absent cannot be combined with another condition", None);
         }
         match value.get_ref() {
             DeValue::Boolean(true) => Some(Condition::Absent),

@@ -100,9 +100,7 @@ impl Target {
         let certificates = TlsCertificates { client_tls, root_cert: None };
         let secured = |node: ConnectionInfo| {
             if !matches!(node.addr(), ConnectionAddr::TcpTls { .. }) {
-                return Err(unusable(
-                    "a client certificate needs TLS: use rediss://",
-                ));
+                return Err(unusable("a client certificate needs TLS: use rediss://"));
             }
             // The error may quote the key.
             let client = Client::build_with_tls(node, certificates.clone())
@@ -223,9 +221,7 @@ impl Place {
         let (service, database) =
             path.trim_start_matches('/').split_once('/').unwrap_or((path.trim_start_matches('/'), ""));
         if service.is_empty() {
-            return Err(unreadable(
-                "missing service name, as in redis+sentinel://host:26379/name",
-            ));
+            return Err(unreadable("missing service name, as in redis+sentinel://host:26379/name"));
         }
         let sentinels = hosts.iter().map(|host| node(&format!("{scheme}://{host}")));
         let server = node(&format!("{scheme}://{user}localhost/{database}"))?;
@@ -411,7 +407,10 @@ mod tests {
         assert_eq!(asks_as(&server), ("bob".to_owned(), "secret".to_owned()));
         for url in ["redis://a:1", "redis+cluster://a:1"] {
             let error = Target::parse(url, &proofs).unwrap_err().to_string();
-            assert!(error.contains("needs an address with redis+sentinel://") && !error.contains("hunter2"), "{error}");
+            assert!(
+                error.contains("needs an address with redis+sentinel://") && !error.contains("hunter2"),
+                "{error}"
+            );
         }
     }
 

@@ -158,9 +158,7 @@ impl Reader<'_> {
                 other => self.unknown(&format!("{at}.{other}"), key, "dns or scopes"),
             }
         }
-        if let Some(scopes) =
-            self.or_mistake(scopes, entry, at, "set scopes, such as scopes = [\"check\"]")
-        {
+        if let Some(scopes) = self.or_mistake(scopes, entry, at, "set scopes, such as scopes = [\"check\"]") {
             self.keyring = std::mem::take(&mut self.keyring).named_certificate(name.to_owned(), dns, scopes);
         }
     }

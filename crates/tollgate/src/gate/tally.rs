@@ -82,10 +82,7 @@ impl fmt::Display for GateRefused {
             Some(Duration::ZERO) => lacks_slots(f, which, limit, self.0.remaining()),
             Some(wait) => write!(f, "denied by {which}: retry after {wait:?}"),
             None => {
-                write!(
-                    f,
-                    "denied by {which}: the cost exceeds its limit of {limit}, or its rate is zero"
-                )
+                write!(f, "denied by {which}: the cost exceeds its limit of {limit}, or its rate is zero")
             }
         }
     }

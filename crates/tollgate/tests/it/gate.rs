@@ -383,10 +383,7 @@ fn the_decision_names_the_limit_that_decided_and_the_tightest() {
     let never = gate.acquire_n(5).unwrap_err();
     assert_eq!(never.0.decided_by().to_string(), "network");
     assert!(never.0.is_never(), "one that never admits outweighs any wait");
-    assert_eq!(
-        never.to_string(),
-        "denied by network: the cost exceeds its limit of 4, or its rate is zero"
-    );
+    assert_eq!(never.to_string(), "denied by network: the cost exceeds its limit of 4, or its rate is zero");
     let (plain, other) = (dry(&clock, 0), dry(&clock, 1));
     assert_eq!(other.and(&plain).check().decided_by().name(), "limit 2");
 }

@@ -116,10 +116,7 @@ fn a_wait_that_is_too_long_is_refused_at_once() {
     let refused = now(limiter.wait("k", Duration::from_millis(499))).unwrap_err();
     assert_eq!(refused.to_string(), "limit reached: retry after 500ms");
     let refused = now(limiter.wait_n("k", 3, Duration::MAX)).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "never allowed: the cost exceeds a limit, or a rate is zero"
-    );
+    assert_eq!(refused.to_string(), "never allowed: the cost exceeds a limit, or a rate is zero");
     // Somebody else was faster, and now it would be too late.
     let mut slow = pin!(limiter.wait("k", Duration::from_millis(900)));
     assert!(poll(&mut slow).is_pending());

@@ -257,10 +257,7 @@ fn what_can_never_be_had_is_refused_at_once() {
     let (limiter, _clock) = bucket(Quota::per_second(10).burst(5));
     let never = WaitError::Never { cost: 6, limit: 5 };
     assert_eq!(now_or_error(limiter.wait_n(6)), Err(never));
-    assert_eq!(
-        never.to_string(),
-        "cost 6 exceeds the limit of 5"
-    );
+    assert_eq!(never.to_string(), "cost 6 exceeds the limit of 5");
     assert!(limiter.allow_n(5), "nothing was taken");
     let _somebody = Waiting::new(limiter.wait());
     assert_eq!(now_or_error(limiter.wait_n(6)), Err(never), "also when others are in line");

@@ -49,10 +49,7 @@ impl fmt::Display for LimitError {
             #[cfg(feature = "policy")]
             Self::NoSuchDomain { domain, there } => {
                 let there = there.join(", ");
-                write!(
-                    f,
-                    "unknown domain {domain:?}; the policy has {there}: see RateLimitBuilder::domain"
-                )
+                write!(f, "unknown domain {domain:?}; the policy has {there}: see RateLimitBuilder::domain")
             }
             #[cfg(feature = "policy")]
             Self::NoSuchField { name, known } => {

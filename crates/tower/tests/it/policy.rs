@@ -211,7 +211,8 @@ async fn a_policy_that_cannot_be_leaves_the_one_before_in_force() {
     let error = layer.set_policy(policy("[limit.b]\nkey = \"tenant\"\nrate = \"1/d\"\n")).unwrap_err();
     let message = error.to_string();
     assert!(
-        message.starts_with("unknown field \"tenant\" in the policy; known fields are host, ip, method, path"),
+        message
+            .starts_with("unknown field \"tenant\" in the policy; known fields are host, ip, method, path"),
         "{message}"
     );
     let error = layer.set_policy(policy("domain = \"web\"\n[limit.b]\nrate = \"1/d\"\n")).unwrap_err();

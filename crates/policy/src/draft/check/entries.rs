@@ -49,9 +49,7 @@ pub(super) fn contents(limit: &DraftLimit) -> Vec<String> {
         messages.push(format!("{word} cannot be combined with envoy.entries"));
     }
     if limit.envoy.label.is_some() && limit.limitador.name.is_some() {
-        messages.push(
-            "set either envoy.label or limitador.name".to_owned(),
-        );
+        messages.push("set either envoy.label or limitador.name".to_owned());
     }
     for entry in entries {
         if entry.text.is_empty() {

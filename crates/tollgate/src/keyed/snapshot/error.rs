@@ -125,10 +125,7 @@ impl fmt::Display for SnapshotProblem {
                 write!(f, "snapshot version {found}; expected version {VERSION}")
             }
             Self::CutShort { bytes } => {
-                write!(
-                    f,
-                    "truncated or extended: {bytes} bytes without the end mark"
-                )
+                write!(f, "truncated or extended: {bytes} bytes without the end mark")
             }
             Self::Damaged { written, found } => {
                 write!(f, "damaged: checksum {found:08x}, expected {written:08x}")

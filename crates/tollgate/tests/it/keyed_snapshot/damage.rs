@@ -133,10 +133,7 @@ fn what_is_wrong_is_said() {
     let plan = position("9/h burst");
     let key = good[plan..].iter().position(|byte| *byte == b'k').unwrap() + plan;
     let cases = [
-        (
-            b"something else".to_vec(),
-            "not a snapshot; expected a file that begins with \"tollgate\"",
-        ),
+        (b"something else".to_vec(), "not a snapshot; expected a file that begins with \"tollgate\""),
         (with(8, &[7]), "snapshot version 7; expected version 2"),
         (
             with(28, &[0; 8]),
@@ -177,12 +174,10 @@ fn what_is_wrong_is_said() {
         (found, written),
         (crc32fast::hash(&damaged[..good.len() - 4]), crc32fast::hash(&good[..good.len() - 4]))
     );
-    let message =
-        format!("{}: damaged: checksum {found:08x}, expected {written:08x}", path.display());
+    let message = format!("{}: damaged: checksum {found:08x}, expected {written:08x}", path.display());
     assert_eq!(error.to_string(), message);
     let error = restore(&path, &good[..50], "cut").unwrap_err();
-    let message =
-        "truncated or extended: 50 bytes without the end mark";
+    let message = "truncated or extended: 50 bytes without the end mark";
     assert_eq!(error.to_string(), format!("{}: {message}", path.display()));
 }
 
