@@ -357,6 +357,25 @@ fn readiness_ends_before_the_listeners_close() {
     assert_eq!(code, Some(0), "the second signal ends the delay: {log}");
 }
 
+/// Front door, item 6: operations documents every metric that is exported, with and without Redis.
+#[test]
+fn every_metric_is_in_the_operations_page() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate.md");
+    let page = fs::read_to_string(page).unwrap();
+    let redis = Redis::start();
+    let store = format!("--store=redis://127.0.0.1:{}", redis.port());
+    for flags in [&[][..], &[&*store, "--redis-lease=10"]] {
+        let (_keep, service) = start(flags);
+        service.check(ANN);
+        let text = service.get("/metrics");
+        let help = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
+        let names: Vec<&str> = help.filter_map(|line| line.split(' ').next()).collect();
+        assert!(names.len() > 20, "{text}");
+        let missing: Vec<&&str> = names.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+        assert!(missing.is_empty(), "docs/operate.md does not describe {missing:?}");
+    }
+}
+
 /// Answers, item 29: a port in use is one line, without a backtrace.
 #[test]
 fn a_port_in_use_is_one_line() {
