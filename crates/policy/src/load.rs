@@ -110,7 +110,7 @@ impl Reading {
         if self.merges {
             return self.merge(part, draft);
         }
-        let message = format!("the domain {domain:?} is already in {}", first.display());
+        let message = format!("the domain {domain:?} is already defined in {}", first.display());
         let at = source.text().find("domain").unwrap_or_default();
         let help = "put all limits of the domain into one file, or set --merge-domains (serve: --merge-domains true)".to_owned();
         self.problems.add(|| Problem::new(&Place::new(source, at..at + "domain".len()), message).help(help));

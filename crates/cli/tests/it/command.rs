@@ -163,7 +163,7 @@ fn what_was_written_for_others_is_converted_to_what_decides_the_same() {
     }
     let path = folder.path().to_str().unwrap();
     let (code, _, err) = run(&["policy", "convert", path]);
-    assert!(code == 1 && err.contains("the domain \"a\" is already in"), "{code} {err}");
+    assert!(code == 1 && err.contains("the domain \"a\" is already defined in"), "{code} {err}");
     let merged = run(&["policy", "convert", path, "--merge-domains"]);
     assert!(merged.0 == 0 && merged.1.contains("[limit.x]") && merged.1.contains("[limit.y]"), "{merged:?}");
     let (one, two) = (format!("{path}/x.yaml"), format!("{path}/y.yaml"));

@@ -228,7 +228,7 @@ mod directories {
         assert_eq!((first.line, first.column, problems.count()), (1, 1, 1));
         assert_eq!(
             first.message,
-            format!("the domain \"a\" is already in {}", path.join("1.yaml").display())
+            format!("the domain \"a\" is already defined in {}", path.join("1.yaml").display())
         );
     }
 
