@@ -70,7 +70,7 @@ fn lines(format: Format) -> Box<dyn Layer<Registry> + Send + Sync> {
     }
 }
 
-/// A panic becomes a line like any other. What came of it is told by whoever caught it.
+/// Logs a panic. The code that catches it reports the consequence.
 fn tell_panic(info: &PanicHookInfo<'_>) {
     let payload = info.payload();
     let said = payload

@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells of each line, and writes it only when the test says so.
+    /// Announces each line, and writes it only when the test allows it.
     struct Slow(Sender<Vec<u8>>, Receiver<()>);
 
     impl Write for Slow {
