@@ -212,7 +212,7 @@ mod tests {
         let words = |text: &str| pairs(text).unwrap_err().to_string();
         assert_eq!(words("a=1,b"), "expected name=value, found \"b\"");
         assert_eq!(words("=1"), "expected a name before the = of \"=1\"");
-        assert_eq!(words("a=1,a=2"), "the field \"a\" stands there twice");
+        assert_eq!(words("a=1,a=2"), "duplicate field \"a\"");
         assert_eq!(words(r"a=\n"), r"invalid escape: write \, for a comma and \\ for a backslash");
     }
 

@@ -278,7 +278,7 @@ fn secrets_for_redis_come_from_files_and_are_not_shown() {
         (&[sentinel, "--redis-sentinel-password-file", missing], "--redis-sentinel-password-file: /nowhere"),
         (
             &["--store=redis://127.0.0.1:1", "--redis-sentinel-password-file", secret],
-            "a user or password of sentinels is given, and the address names none",
+            "a user or password for Sentinels needs an address with redis+sentinel:",
         ),
         (
             &["--store=rediss://127.0.0.1:1", "--redis-tls-certificate", secret],

@@ -93,7 +93,7 @@ fn good_files_have_few_warnings() {
         ["good", "envoy", "limitador"].into_iter().flat_map(files).flat_map(|file| warned(&file)).collect();
     let escapes = |place: &str, field: &str, limit: &str| {
         format!(
-            "{place} a call without the field {field:?} escapes the limit {limit:?}, and no other applies to it"
+            "{place} requests without the field {field:?} are not limited by {limit:?} or any other limit"
         )
     };
     assert_eq!(

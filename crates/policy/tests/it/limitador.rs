@@ -127,7 +127,7 @@ mod with_expressions {
         assert!(told[0].2.starts_with("invalid CEL expression, at character "), "{problems}");
         let unknown = |name: &str| {
             format!(
-                "an expression knows descriptors and limit, but no {name:?}; for a field write descriptors[0][{name:?}]"
+                "unknown variable {name:?}; expressions can read descriptors and limit; for a field write descriptors[0][{name:?}]"
             )
         };
         assert_eq!(told[1], (6, 5, &*unknown("user")));
