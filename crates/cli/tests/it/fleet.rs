@@ -282,7 +282,7 @@ fn secrets_for_redis_come_from_files_and_are_not_shown() {
         ),
         (
             &["--store=rediss://127.0.0.1:1", "--redis-tls-certificate", secret],
-            "redis.tls_certificate is given without redis.tls_key",
+            "redis.tls_certificate needs redis.tls_key",
         ),
         (
             &["--store=rediss://127.0.0.1:1", "--redis-tls-certificate", secret, "--redis-tls-key", secret],
@@ -438,7 +438,7 @@ fn a_cluster_serves_as_well() {
 #[test]
 fn snapshots_are_for_the_store_in_memory() {
     let (code, _, err) = run(&["serve", "--store=redis://127.0.0.1:1", "--snapshot-folder=here"]);
-    assert!(code == 2 && err.contains("--snapshot-folder is for the store in memory"), "{err}");
+    assert!(code == 2 && err.contains("--snapshot-folder needs the in-memory store"), "{err}");
 }
 
 // Guards, item 9: what a process remembers while Redis is away is within `memory.max_bytes`, and is measured.

@@ -135,7 +135,7 @@ fn sighup_loads_again_and_ends_nothing() {
     service.tells("the policy is the same as before");
     let built_in = Service::start(&[]);
     built_in.signal("HUP");
-    built_in.tells("there is no file to load again");
+    built_in.tells("the built-in policy has no file to reload");
     assert_eq!(service.check(ANN), 200);
 }
 
@@ -179,7 +179,7 @@ fn whoever_does_not_end_in_time_is_cut_off() {
     service.signal("INT");
     let (code, log) = service.end();
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("connections=1") && log.contains("cut off"), "{log}");
+    assert!(log.contains("connections=1") && log.contains("closed connections that did not finish"), "{log}");
 }
 
 #[test]
@@ -187,11 +187,11 @@ fn a_second_signal_ends_it_at_once() {
     let service = Service::start(&["--drain=1h"]);
     let _in_hand = service.begin_check("{}");
     service.signal("TERM");
-    service.tells("told to stop");
+    service.tells("draining connections");
     service.signal("TERM");
     let (code, log) = service.end();
     assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("SIGTERM, the second"), "{log}");
+    assert!(log.contains("stopped by a second SIGTERM"), "{log}");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_damaged_snapshot_is_told_and_it_goes_on_with_nothing() {
     fs::write(&file, bytes).unwrap();
     let service = Service::start(&arguments);
     assert_eq!(service.check(ANN), 200);
-    service.tells("start afresh");
+    service.tells("start at zero");
     service.tells("damaged: checksum");
 }
 
@@ -281,7 +281,7 @@ fn settings_with_mistakes_start_nothing_and_are_told_all_at_once() {
     let (code, _, err) = run(&["serve", "--http-adress=127.0.0.1:0"]);
     assert!(code == 2 && err.contains("'--http-address'"), "{err}");
     let (code, _, err) = run(&["serve", "--http-address=none", "--grpc-address=none", "--resp-address=none"]);
-    assert!(code == 2 && err.contains("there is nothing to listen on"), "{err}");
+    assert!(code == 2 && err.contains("no listener: "), "{err}");
 }
 
 #[test]
