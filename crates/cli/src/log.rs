@@ -45,7 +45,7 @@ pub(crate) fn start(log: &Log) -> io::Result<Written> {
 pub(crate) fn json_error(message: &str) {
     let line = fmt::layer().json().flatten_event(true).with_ansi(false).with_writer(io::stderr);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(line), || {
-        tracing::error!("{message}")
+        tracing::error!("{message}");
     });
 }
 
