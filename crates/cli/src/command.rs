@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,52 +8,55 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
 use crate::failure::Failure;
-use crate::output;
-use crate::settings::{self, Given};
+use crate::settings::{self, Format, Given};
+use crate::{log, output};
 
-/// All of it.
+/// Returns the definition of the whole command line.
 pub(crate) fn command() -> Command {
     Command::new("tollgate")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Decides who may pass, how fast, and what happens when they may not")
-        .after_help("Ends with 0 if all went well, 1 if something failed or a policy has mistakes, 2 if it was called in a wrong way.")
+        .about("Rate limiting as a service and at the command line")
+        .after_help("Exit status: 0 success, 1 failure or invalid policy, 2 usage error.")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(with_settings(Command::new("serve").about("Serves decisions to programs in any language")))
+        .subcommand(with_settings(Command::new("serve").about("Run the rate-limit server")))
         .subcommand(with_settings(
             Command::new("settings")
-                .about("Shows what 'serve' would go by, and where each setting comes from")
-                .arg(format(["toml", "markdown"]).help("toml: the values; markdown: what there is to set")),
+                .about("Print the effective settings and where each one was set")
+                .arg(format(["toml", "markdown"]).help("toml: the values; markdown: the reference")),
         ))
         .subcommand(policy())
         .subcommand(
-            Command::new("completions")
-                .about("Prints a script that completes commands in a shell")
-                .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell))),
+            Command::new("completions").about("Print a shell completion script").arg(
+                Arg::new("shell")
+                    .required(true)
+                    .value_parser(value_parser!(Shell))
+                    .help("Shell to complete commands in"),
+            ),
         )
 }
 
 fn policy() -> Command {
     Command::new("policy")
-        .about("Looks at policies: the files that say who is limited, and how")
+        .about("Check, explain and convert policy files")
         .subcommand_required(true)
         .subcommand(
             Command::new("check")
-                .about("Tells everything that is wrong with policies, and warns of what looks like a mistake")
-                .arg(file("The policies; the built-in one, if there is none").num_args(0..))
+                .about("Report all errors and warnings of policies")
+                .arg(file("Policy files or folders [default: the built-in policy]").num_args(0..))
                 .arg(merge_domains())
                 .arg(
                     Arg::new("strict")
                         .long("strict")
                         .action(ArgAction::SetTrue)
-                        .help("Exits with 1 if there are warnings, too"),
+                        .help("Treat warnings as errors"),
                 )
                 .arg(format(["text", "json"])),
         )
         .subcommand(
             Command::new("explain")
-                .about("Tells which limits apply to a call, why, and what they would answer on a fresh store")
-                .arg(file("The policy; the built-in one, if there is none"))
+                .about("Show which limits apply to a request, why, and their decisions on an empty store")
+                .arg(file("Policy file or folder [default: the built-in policy]"))
                 .arg(merge_domains())
                 .arg(
                     Arg::new("descriptor")
@@ -63,26 +66,31 @@ fn policy() -> Command {
                         .action(ArgAction::Append)
                         .default_value("")
                         .hide_default_value(true)
-                        .help("Who asks for what: ip=10.0.0.7,path=/orders. A comma in a value is written \\, and a backslash \\\\"),
+                        .help("Fields of the request: ip=10.0.0.7,path=/orders. Escape , and \\ with \\"),
                 )
-                .arg(Arg::new("domain").long("domain").default_value(tollgate_policy::DEFAULT_DOMAIN).help("The group of limits"))
+                .arg(
+                    Arg::new("domain")
+                        .long("domain")
+                        .default_value(tollgate_policy::DEFAULT_DOMAIN)
+                        .help("Domain of the limits"),
+                )
                 .arg(
                     Arg::new("cost")
                         .long("cost")
                         .default_value("1")
                         .value_parser(value_parser!(u64))
-                        .help("What the call costs, unless a limit has a field that says so"),
+                        .help("Cost of the request, for limits without a cost field"),
                 )
                 .arg(format(["text", "json"])),
         )
         .subcommand(
             Command::new("convert")
-                .about("Prints policies of envoyproxy/ratelimit or limitador as one of ours that decides the same")
-                .arg(file("The policies, or folders of them; several are put together").num_args(1..).required(true))
+                .about("Print files of envoyproxy/ratelimit or limitador as a tollgate policy")
+                .arg(file("Files or folders; several are combined").num_args(1..).required(true))
                 .arg(merge_domains()),
         )
-        .subcommand(Command::new("schema").about("Prints the JSON schema of policies, for editors"))
-        .subcommand(Command::new("default").about("Prints the built-in policy, to start from"))
+        .subcommand(Command::new("schema").about("Print the JSON schema of policy files"))
+        .subcommand(Command::new("default").about("Print the built-in policy"))
 }
 
 fn file(help: &'static str) -> Arg {
@@ -93,12 +101,16 @@ fn merge_domains() -> Arg {
     Arg::new("merge-domains")
         .long("merge-domains")
         .action(ArgAction::SetTrue)
-        .help("Lets several files for Envoy in a folder be of one domain")
+        .help("Allow several Envoy files of a folder to share a domain")
 }
 
-/// The first is the usual one.
+/// Returns the argument `--format`. The first word is the default.
 fn format<const N: usize>(words: [&'static str; N]) -> Arg {
-    Arg::new("format").long("format").default_value(words[0]).value_parser(PossibleValuesParser::new(words))
+    Arg::new("format")
+        .long("format")
+        .default_value(words[0])
+        .value_parser(PossibleValuesParser::new(words))
+        .help("Output format")
 }
 
 /// Adds a flag for every setting.
@@ -107,7 +119,7 @@ fn with_settings(command: Command) -> Command {
         .long(settings::CONFIG)
         .value_name("PATH")
         .value_parser(value_parser!(PathBuf))
-        .help(format!("A TOML file of settings; also {}", settings::CONFIG_VARIABLE));
+        .help(format!("Settings file (TOML); also {}", settings::CONFIG_VARIABLE));
     let flag = |setting: &settings::Setting| {
         let said = format!("{} [default: {}]", setting.help, setting.default);
         Arg::new(setting.key)
@@ -120,12 +132,12 @@ fn with_settings(command: Command) -> Command {
     };
     let command = command.arg(config).args(settings::all().iter().map(flag));
     command.after_help(
-        "Every setting can also be given by a variable (--http-address: TOLLGATE_HTTP_ADDRESS) or in the file (http.address). \
-         A flag goes before a variable, a variable before the file.",
+        "Each setting can also be set by an environment variable (--http-address: TOLLGATE_HTTP_ADDRESS) or in the settings file \
+         (http.address). Flags override variables, and variables override the file.",
     )
 }
 
-/// What was given to a command that takes settings.
+/// Returns the settings that were given to a command.
 pub(crate) fn given(matches: &ArgMatches) -> Given {
     let flag =
         |setting: &settings::Setting| Some((setting.key, matches.get_one::<String>(setting.key)?.clone()));
@@ -136,14 +148,15 @@ pub(crate) fn given(matches: &ArgMatches) -> Given {
     }
 }
 
-/// Prints what clap says of a call that it cannot read, without arguments that may hold a password.
+/// Prints an error of clap without arguments that may hold a password.
 pub(crate) fn misuse(error: &clap::Error) -> ExitCode {
+    let is_json = error.use_stderr() && error_format() == Format::Json;
     let is_secret = |argument: &String| argument.contains('@') || argument.contains("://");
     let secrets: Vec<String> = std::env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
         .filter(is_secret)
         .collect();
-    if !error.use_stderr() || secrets.is_empty() {
+    if !error.use_stderr() || secrets.is_empty() && !is_json {
         error.exit();
     }
     let mut text = error.render().to_string();
@@ -153,11 +166,34 @@ pub(crate) fn misuse(error: &clap::Error) -> ExitCode {
             text = text.replace(value, "…");
         }
     }
-    eprint!("{text}");
+    if is_json {
+        log::json_error(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+    } else {
+        eprint!("{text}");
+    }
     ExitCode::from(2)
 }
 
-/// Prints a script for a shell.
+/// Returns the format of errors in arguments that clap cannot parse: `log.format` for `serve`, otherwise text.
+fn error_format() -> Format {
+    let arguments: Vec<String> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    if arguments.get(1).is_none_or(|command| command != "serve") {
+        return Format::Text;
+    }
+    let value = |flag: &str| {
+        let at = arguments.iter().position(|argument| argument.split('=').next() == Some(flag))?;
+        let value = arguments[at].split_once('=').map(|(_, value)| value.to_owned());
+        value.or_else(|| arguments.get(at + 1).cloned())
+    };
+    settings::log_format(&Given {
+        config: value("--config").map(PathBuf::from),
+        flags: value("--log-format").map(|format| ("log.format", format)).into_iter().collect(),
+        variables: std::env::vars_os().collect(),
+    })
+}
+
+/// Prints a shell completion script.
 pub(crate) fn completions(matches: &ArgMatches) -> Result<(), Failure> {
     let shell = *matches.get_one::<Shell>("shell").expect("clap asks for it");
     let mut script = Vec::new();
@@ -168,7 +204,7 @@ pub(crate) fn completions(matches: &ArgMatches) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_command_makes_sense() {
+    fn command_is_well_formed() {
         super::command().debug_assert();
     }
 }

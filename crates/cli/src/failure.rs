@@ -1,26 +1,20 @@
-//! How a command ends if it does not end well.
+//! The failures of a command, and the writer of its error messages.
 
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use tollgate_flow::Fault;
+use crate::log;
+use crate::settings::Format;
 
-/// Why a command did not do what it was asked for.
+/// An error that ends a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It was called in a wrong way.
+    /// A usage error: exit status 2.
     Usage(String),
-    /// It could not be done.
+    /// Any other error: exit status 1.
     Failed(String),
-    /// It was done, and what came out is bad; that has been told already.
+    /// A negative result that has been printed already: exit status 1.
     Found,
-}
-
-/// The record goes to the log, under the id that is told.
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
-        Self::Failed(fault.report())
-    }
 }
 
 impl Failure {
@@ -28,18 +22,21 @@ impl Failure {
         Self::Failed(message.to_string())
     }
 
-    /// Says it, and what the process should end with.
-    pub(crate) fn tell(self) -> ExitCode {
-        match self {
+    /// Writes the error to stderr and returns the exit status.
+    ///
+    /// As text, the message begins with `error: `, as the messages of clap do. As JSON, it is a line of the log.
+    pub(crate) fn report(self, format: Format) -> ExitCode {
+        let (message, hint, code) = match self {
             Self::Usage(message) => {
-                eprintln!("{message}\n\nFor more information, try 'tollgate help'.");
-                ExitCode::from(2)
+                (message, "\n\nFor more information, try 'tollgate help'.", ExitCode::from(2))
             }
-            Self::Failed(message) => {
-                eprintln!("tollgate: {message}");
-                ExitCode::FAILURE
-            }
-            Self::Found => ExitCode::FAILURE,
+            Self::Failed(message) => (message, "", ExitCode::FAILURE),
+            Self::Found => return ExitCode::FAILURE,
+        };
+        match format {
+            Format::Text => eprintln!("error: {message}{hint}"),
+            Format::Json => log::json_error(&message),
         }
+        code
     }
 }

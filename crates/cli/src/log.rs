@@ -1,4 +1,4 @@
-//! The log: lines on the standard error, for people or for programs.
+//! The log: lines on stderr, as text or JSON.
 //!
 //! Decisions and audit entries are lines of JSON whatever the format of the log. They come from where requests are served, so a
 //! thread of their own writes them: a reader that is slow or gone delays no request.
@@ -41,6 +41,14 @@ pub(crate) fn start(log: &Log) -> io::Result<Written> {
     Ok(written)
 }
 
+/// Writes an error as a JSON line in the format of the log, whether or not the log has started.
+pub(crate) fn json_error(message: &str) {
+    let line = fmt::layer().json().flatten_event(true).with_ansi(false).with_writer(io::stderr);
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(line), || {
+        tracing::error!("{message}");
+    });
+}
+
 fn level(level: Level) -> LevelFilter {
     match level {
         Level::Error => LevelFilter::ERROR,
@@ -62,14 +70,14 @@ fn lines(format: Format) -> Box<dyn Layer<Registry> + Send + Sync> {
     }
 }
 
-/// A panic becomes a line like any other. What came of it is told by whoever caught it.
+/// Logs a panic. The code that catches it reports the consequence.
 fn tell_panic(info: &PanicHookInfo<'_>) {
     let payload = info.payload();
     let said = payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    let said = said.unwrap_or("with something that is not text");
+    let said = said.unwrap_or("a value that is not text");
     let thread = std::thread::current().name().unwrap_or_default().to_owned();
     let location = info.location().map(ToString::to_string).unwrap_or_default();
     tracing::error!(thread, location, "panicked: {said}");

@@ -1,6 +1,6 @@
 //! The `tollgate` command: a rate-limit service, and tools for its policies.
 //!
-//! It ends with 0 if all went well, 1 if something failed or a policy has mistakes, 2 if it was called in a wrong way.
+//! Exit status: 0 success, 1 failure or invalid policy, 2 usage error.
 
 mod command;
 mod failure;
@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 
 use failure::Failure;
+use settings::Format;
 
 fn main() -> ExitCode {
     let matches = match command::command().try_get_matches() {
@@ -23,7 +24,15 @@ fn main() -> ExitCode {
     };
     match run(&matches) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.report(error_format(&matches)),
+    }
+}
+
+/// Returns the format of errors: `log.format` for `serve`, otherwise text.
+fn error_format(matches: &ArgMatches) -> Format {
+    match matches.subcommand() {
+        Some(("serve", matches)) => settings::log_format(&command::given(matches)),
+        _ => Format::Text,
     }
 }
 

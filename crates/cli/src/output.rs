@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write};
 
 use crate::failure::Failure;
 
-/// Prints text. That nobody reads to its end is no failure.
+/// Prints text. A reader that closes the pipe early is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,4 @@
-//! Looking at policies without serving them.
+//! The commands of `tollgate policy`.
 
 mod check;
 mod convert;
@@ -13,9 +13,9 @@ use tollgate_server::{Origin, PolicyPath, read_policy};
 use crate::failure::Failure;
 use crate::output;
 
-/// The policy of whoever has none: enough to try everything out, and a start for one's own.
+/// The policy that is used without a policy file.
 pub(crate) const BUILT_IN: &str = include_str!("../policies/default.toml");
-/// What it is called.
+/// Its name in messages.
 pub(crate) const BUILT_IN_NAME: &str = "built-in policy";
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -38,14 +38,14 @@ pub(crate) fn read(path: Option<PolicyPath>) -> Result<(Policy, Origin), Problem
     path.map_or_else(built_in, read_policy)
 }
 
-/// The files that are named; none stands for the built-in policy.
+/// Returns the files of a command; `None` is the built-in policy.
 fn files(matches: &ArgMatches) -> impl Iterator<Item = Option<&Path>> {
     let given = matches.get_many::<PathBuf>("file").into_iter().flatten();
     let is_none = !matches.contains_id("file");
     given.map(|path| Some(path.as_path())).chain(is_none.then_some(None))
 }
 
-/// A file, and how it is to be read.
+/// Returns a path with the options of the command.
 fn as_asked(path: &Path, matches: &ArgMatches) -> PolicyPath {
     PolicyPath::from(path).merging_domains(merges(matches))
 }

@@ -1,4 +1,4 @@
-//! Serving decisions until it is told to stop.
+//! `tollgate serve`: serves decisions until a signal stops it.
 
 mod doors;
 mod example;
@@ -9,13 +9,14 @@ mod memory;
 mod redis;
 mod signals;
 
+use std::fmt::Display;
 use std::io;
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
-use tollgate_flow::{OrFault, Time};
+use tollgate_flow::Time;
 use tollgate_policy::Policy;
 use tollgate_server::{
     DecisionLog, Engine, EngineOptions, LoggedCalls, Origin, PolicyPath, Reloader, Running, Server, Snapshots,
@@ -27,10 +28,10 @@ use crate::{log, output, policy};
 use guard::Guard;
 use signals::{Signals, Told};
 
-/// Serves by these settings.
+/// Serves with these settings until a signal stops it.
 pub(crate) fn run(resolved: &Resolved) -> Result<(), Failure> {
     let settings = &resolved.settings;
-    let _written = log::start(&settings.log).or_fault("cannot start")?;
+    let _written = log::start(&settings.log).map_err(cannot_start("the log thread"))?;
     resolved.hints.iter().for_each(|hint| tracing::warn!("{hint}"));
     let policy = policy::read(policy_path(settings)).map_err(Failure::failed)?;
     match &settings.store {
@@ -70,31 +71,29 @@ fn serve<S: tollgate::store::Store>(
     let guard = Guard::new(settings)?;
     let mut server = server(&engine, &guard, settings);
     let doors = doors::open(&mut server, &guard, settings)?;
-    let runtime = Builder::new_current_thread().enable_all().build().or_fault("cannot start")?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot_start("the runtime"))?;
     let _inside = runtime.enter();
-    // Before it is told where it listens: whoever reads that may send one at once.
-    let mut signals = Signals::new().or_fault("cannot listen to signals")?;
-    let reloaders = reloaders(&engine, &guard, settings).or_fault("cannot start")?;
-    let running = server.start().or_fault("cannot start")?;
+    // Before the greeting: its reader may send a signal at once.
+    let mut signals = Signals::new()
+        .map_err(|error| Failure::Failed(format!("cannot install signal handlers: {error}")))?;
+    let reloaders = reloaders(&engine, &guard, settings).map_err(cannot_start("watching files"))?;
+    let running = server.start().map_err(cannot_start("the workers"))?;
     output::print(&greeting::greeting(&engine, &doors, settings))?;
     let signal = runtime.block_on(until_stopped(&mut signals, &reloaders));
     drop(reloaders);
     running.leave();
     if let Some(delay) = settings.drain_delay {
-        tracing::info!(
-            signal,
-            ?delay,
-            "told to stop: /readyz answers 503, and the listeners close after the delay"
-        );
+        tracing::info!(signal, ?delay, "received signal, serving until the delay ends; /readyz answers 503");
         runtime.block_on(wait_before_closing(delay, &mut signals));
     }
     let connections = running.connections();
-    tracing::info!(
-        signal,
-        connections,
-        "told to stop: nobody is let in any more, and what was begun is finished"
-    );
+    tracing::info!(signal, connections, "received signal, draining connections");
     runtime.block_on(close(running, snapshots, settings.drain, &mut signals))
+}
+
+/// Returns a function that turns an error into a failure that names what cannot start.
+fn cannot_start<E: Display>(what: &'static str) -> impl Fn(E) -> Failure {
+    move |error| Failure::Failed(format!("cannot start {what}: {error}"))
 }
 
 fn decision_log(log: &Log) -> DecisionLog {
@@ -118,12 +117,12 @@ fn server<S: tollgate::store::Store>(engine: &Engine<S>, guard: &Guard, settings
     }
 }
 
-/// Where the policy is; none is the built-in one.
+/// Returns the path of the policy, or `None` for the built-in policy.
 fn policy_path(settings: &Settings) -> Option<PolicyPath> {
     settings.policy.as_ref().map(|path| PolicyPath::from(path).merging_domains(settings.merge_domains))
 }
 
-/// What follows the files that are read: the policy, certificates, keys.
+/// Starts watching the files of the policy, certificates and keys.
 fn reloaders<S: tollgate::store::Store>(
     engine: &Engine<S>,
     guard: &Guard,
@@ -136,20 +135,20 @@ fn reloaders<S: tollgate::store::Store>(
     Ok(all)
 }
 
-/// Which signal it was.
+/// Waits for a signal to stop and returns its name.
 async fn until_stopped(signals: &mut Signals, reloaders: &[Reloader]) -> &'static str {
     loop {
         match signals.next().await {
             Told::Stop(signal) => return signal,
             Told::Reload if reloaders.is_empty() => {
-                tracing::info!("SIGHUP: the policy is built in, there is no file to load again");
+                tracing::info!("SIGHUP ignored: the built-in policy has no file to reload");
             }
             Told::Reload => reloaders.iter().for_each(Reloader::reload),
         }
     }
 }
 
-/// Waits so long, or until it is told to stop once more.
+/// Waits for `delay`, or until a second signal to stop.
 async fn wait_before_closing(delay: Duration, signals: &mut Signals) {
     let again = async { while signals.next().await == Told::Reload {} };
     tokio::select! {
@@ -158,7 +157,7 @@ async fn wait_before_closing(delay: Duration, signals: &mut Signals) {
     }
 }
 
-/// Finishes everything, unless it is told a second time.
+/// Drains connections and saves counters, unless a second signal to stop arrives.
 async fn close(
     running: Running,
     snapshots: Option<Snapshots>,
@@ -175,19 +174,20 @@ async fn close(
         }
     };
     tokio::select! {
-        finished = told => finished.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))),
-        signal = again => Err(io::Error::other(format!("{signal}, the second: not all was finished"))),
+        finished = told => finished.unwrap_or_else(|_| Err("cannot stop cleanly: a thread panicked".to_owned())),
+        signal = again => Err(format!("stopped by a second {signal} before all connections finished")),
     }
-    .map_err(|error| Failure::Failed(format!("did not end well: {error}")))
+    .map_err(Failure::Failed)
 }
 
-fn finish(running: Running, snapshots: Option<Snapshots>, patience: Duration) -> io::Result<()> {
-    let left = running.drain(patience)?;
+fn finish(running: Running, snapshots: Option<Snapshots>, patience: Duration) -> Result<(), String> {
+    let left = running.drain(patience).map_err(|error| format!("cannot stop cleanly: {error}"))?;
     if left > 0 {
-        tracing::warn!(connections = left, "these did not end in time and were cut off");
+        tracing::warn!(connections = left, "closed connections that did not finish within drain");
     }
-    if let Some(keys) = snapshots.map(Snapshots::finish).transpose()? {
-        tracing::info!(keys, "the counters have been saved");
+    let saved = snapshots.map(Snapshots::finish).transpose();
+    if let Some(keys) = saved.map_err(|error| format!("cannot save counters: {error}"))? {
+        tracing::info!(keys, "saved counters");
     }
     tracing::info!("stopped");
     Ok(())

@@ -1,4 +1,4 @@
-//! What `serve` goes by: flags, variables and a file, in that order.
+//! The settings of `serve`: flags, then variables, then a file.
 //!
 //! `table` lists the settings, each once. The flags, the names of variables and keys, the help, what is read, and
 //! `docs/settings.md` all come from there.
@@ -26,14 +26,14 @@ pub(crate) use together::is_exposed;
 use tollgate_policy::nearest;
 pub(crate) use value::Count;
 
-/// The one setting that a file cannot have: which file it is.
+/// The flag of the settings file; the only setting that the file cannot have.
 pub(crate) const CONFIG: &str = "config";
 pub(crate) const CONFIG_VARIABLE: &str = "TOLLGATE_CONFIG";
 
-/// How the names of all variables begin.
+/// The prefix of all variables.
 const PREFIX: &str = "TOLLGATE_";
 
-/// What was given. It has no Debug, since it may hold a password.
+/// The flags, variables and file of a command. It has no Debug, since it may hold a password.
 #[derive(Default)]
 pub(crate) struct Given {
     pub(crate) config: Option<PathBuf>,
@@ -42,23 +42,23 @@ pub(crate) struct Given {
     pub(crate) variables: Vec<(OsString, OsString)>,
 }
 
-/// What came of it.
+/// The effective settings.
 pub(crate) struct Resolved {
     pub(crate) settings: Settings,
-    /// What each setting is and where it comes from, in the order of the table.
+    /// The value of each setting and its origin, in the order of the table.
     pub(crate) sources: Vec<(String, Origin)>,
-    /// What is probably a mistake and might be none.
+    /// Warnings.
     pub(crate) hints: Vec<String>,
 }
 
 impl fmt::Debug for Resolved {
-    /// Without the texts that were given, of which one may hold a password.
+    /// Without the given texts, which may hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolved").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
-/// Where a setting comes from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Default,
@@ -79,8 +79,20 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Reads everything that was given. What is wrong is told all at once, also where something else goes before it.
+/// Reads flags, variables and the file.
+///
+/// # Errors
+/// All errors at once, also those of values that are overridden.
 pub(crate) fn resolve(given: &Given) -> Result<Resolved, Failure> {
+    read(given).finish(hints(given))
+}
+
+/// Returns `log.format`, also if other settings are invalid.
+pub(crate) fn log_format(given: &Given) -> Format {
+    read(given).settings.log.format.0
+}
+
+fn read(given: &Given) -> Resolving {
     let mut resolving = Resolving::default();
     let file = resolving.file(given);
     for setting in all() {
@@ -95,7 +107,7 @@ pub(crate) fn resolve(given: &Given) -> Result<Resolved, Failure> {
             resolving.choose(&setting, text.clone(), Origin::Flag(setting.flag()));
         }
     }
-    resolving.finish(hints(given))
+    resolving
 }
 
 #[derive(Default)]
@@ -118,14 +130,15 @@ impl Resolving {
         let (_, value) = given.variables.iter().find(|(known, _)| known == name)?;
         let text = value.to_str().map(str::to_owned);
         if text.is_none() {
-            self.mistakes.push(format!("{name}: expected text, found something that is not UTF-8"));
+            self.mistakes.push(format!("{name}: expected UTF-8 text"));
         }
         text
     }
 
     fn choose(&mut self, setting: &Setting, text: String, origin: Origin) {
         if setting.key == "store" && matches!(origin, Origin::Flag(_)) && has_password(&text) {
-            let instead = "the list of processes would show the password: give --store-password-file, or the address in TOLLGATE_STORE";
+            let instead =
+                "a password in a flag is visible to other users: use --store-password-file or TOLLGATE_STORE";
             return self.mistakes.push(format!("{origin}: {instead}"));
         }
         match setting.set(&mut self.settings, &text) {
@@ -160,7 +173,7 @@ impl Resolving {
     }
 }
 
-/// Variables that look like ours and are none, each with the nearest that is one.
+/// Returns a warning for each unknown variable with our prefix, with the nearest known one.
 fn hints(given: &Given) -> Vec<String> {
     let settings = all();
     let known: Vec<String> =
@@ -173,7 +186,7 @@ fn hints(given: &Given) -> Vec<String> {
     });
     let hint = |name: &str| {
         let nearest = nearest(name, known.iter().map(String::as_str)).unwrap_or(CONFIG_VARIABLE);
-        format!("{name} is no setting; the nearest is {nearest}")
+        format!("unknown variable {name}; did you mean {nearest}?")
     };
     unknown.map(hint).collect()
 }
@@ -188,13 +201,13 @@ fn is_of_kubernetes(end: &str, value: &str) -> bool {
     }) || (words.last() == Some(&"PORT") && value.contains("://"))
 }
 
-/// Shows what `serve` would go by, or what there is to set.
+/// Prints the effective settings or the reference.
 pub(crate) fn show(matches: &ArgMatches) -> Result<(), Failure> {
     if matches.get_one::<String>("format").is_some_and(|format| format == "markdown") {
         return output::print(&docs::markdown());
     }
     let resolved = resolve(&command::given(matches))?;
-    resolved.hints.iter().for_each(|hint| eprintln!("{hint}"));
+    resolved.hints.iter().for_each(|hint| eprintln!("warning: {hint}"));
     output::print(&docs::effective(&resolved))
 }
 

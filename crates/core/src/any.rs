@@ -89,13 +89,13 @@ impl FromStr for Kind {
     }
 }
 
-/// A name that is none of an algorithm.
+/// Error returned when an algorithm name is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownKind(String);
 
 impl fmt::Display for UnknownKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no algorithm {:?}; choose one of ", self.0)?;
+        write!(f, "unknown algorithm {:?}; expected one of ", self.0)?;
         for (index, kind) in Kind::ALL.iter().enumerate() {
             write!(f, "{}{kind}", if index == 0 { "" } else { ", " })?;
         }

@@ -178,7 +178,7 @@ pub struct Elapsed;
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it took too long")
+        f.write_str("timed out")
     }
 }
 

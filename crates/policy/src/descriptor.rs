@@ -189,10 +189,8 @@ impl fmt::Display for DescriptorError {
         match self {
             Self::NoValue(part) => write!(f, "expected name=value, found {part:?}"),
             Self::NoName(part) => write!(f, "expected a name before the = of {part:?}"),
-            Self::Twice(name) => write!(f, "the field {name:?} stands there twice"),
-            Self::BadEscape => {
-                f.write_str(r"a backslash may only stand before a comma or a backslash: write \, or \\")
-            }
+            Self::Twice(name) => write!(f, "duplicate field {name:?}"),
+            Self::BadEscape => f.write_str(r"invalid escape: write \, for a comma and \\ for a backslash"),
         }
     }
 }
@@ -214,11 +212,8 @@ mod tests {
         let words = |text: &str| pairs(text).unwrap_err().to_string();
         assert_eq!(words("a=1,b"), "expected name=value, found \"b\"");
         assert_eq!(words("=1"), "expected a name before the = of \"=1\"");
-        assert_eq!(words("a=1,a=2"), "the field \"a\" stands there twice");
-        assert_eq!(
-            words(r"a=\n"),
-            r"a backslash may only stand before a comma or a backslash: write \, or \\"
-        );
+        assert_eq!(words("a=1,a=2"), "duplicate field \"a\"");
+        assert_eq!(words(r"a=\n"), r"invalid escape: write \, for a comma and \\ for a backslash");
     }
 
     #[test]

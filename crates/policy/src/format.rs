@@ -102,9 +102,9 @@ pub fn convert(draft: Draft) -> Result<String, Problems> {
     let denying: Vec<&str> =
         policy.domains().filter(|domain| policy.unmatched(domain) == Some(Unmatched::Deny)).collect();
     if let Some(domain) = denying.first().filter(|_| denying.len() < policy.domains().count()) {
-        let message = format!("the domain {domain:?} has unmatched = \"deny\" and others have not");
-        let help =
-            "a file has one word for all of its domains: convert the files of each domain alone".to_owned();
+        let message =
+            format!("domains differ in unmatched: {domain:?} has unmatched = \"deny\", others do not");
+        let help = "unmatched applies to all domains of a file: convert each domain separately".to_owned();
         return Err(Problem::in_file("", message).help(help).into());
     }
     Ok(draft.with_unique_names().to_string())

@@ -83,10 +83,9 @@ impl Reading {
         if Format::of(source) == Format::Yaml {
             let (mut draft, problems) = import::parse(source);
             if draft.limits.is_empty() && problems.is_empty() {
-                let help = "add limits, or remove the file; what other files say of its domain counts alone"
-                    .to_owned();
+                let help = "add limits, or remove the file".to_owned();
                 let place = Place::new(source, 0..0);
-                draft.noted.0.add(|| Problem::new(&place, "there is no limit in this file").help(help));
+                draft.noted.0.add(|| Problem::new(&place, "the file has no limit").help(help));
             }
             self.problems.append(problems);
             return self.imported(draft, source, path);
@@ -97,7 +96,7 @@ impl Reading {
         }
     }
 
-    /// Two files for Envoy cannot be of one domain, unless somebody says so: which of them was meant?
+    /// Adds an imported file. Two Envoy files may share a domain only with `--merge-domains`.
     fn imported(&mut self, draft: Draft, source: &Arc<Source>, path: PathBuf) {
         let known = import::domain_of(&draft).map(|domain| self.domains.entry(domain.to_owned()));
         let (domain, (part, first)) = match known {
@@ -111,9 +110,9 @@ impl Reading {
         if self.merges {
             return self.merge(part, draft);
         }
-        let message = format!("the domain {domain:?} is already in {}", first.display());
+        let message = format!("the domain {domain:?} is already defined in {}", first.display());
         let at = source.text().find("domain").unwrap_or_default();
-        let help = "put all of a domain into one file, or merge its files by --merge-domains (serve: --merge-domains true)".to_owned();
+        let help = "put all limits of the domain into one file, or set --merge-domains (serve: --merge-domains true)".to_owned();
         self.problems.add(|| Problem::new(&Place::new(source, at..at + "domain".len()), message).help(help));
     }
 
@@ -130,7 +129,7 @@ impl Reading {
             let descriptor = limit.envoy.entries[0].text.as_str();
             let Some(first) = known.get(descriptor) else { return true };
             if told.insert(descriptor.to_owned()) {
-                let message = format!("the descriptor {descriptor:?} is already there at {first}");
+                let message = format!("the descriptor {descriptor:?} is already defined at {first}");
                 problems.add(|| Problem::new(&limit.place, message));
             }
             false // what is there twice, was only read for its mistakes
@@ -167,7 +166,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Problems> {
     let mut files: Vec<PathBuf> = all.into_iter().map(|entry| entry.path()).filter(is_policy).collect();
     files.sort();
     if files.is_empty() {
-        let message = "there is no policy in this directory; expected files such as web.toml or web.yaml";
+        let message = "no policy in this folder; expected files such as web.toml or web.yaml";
         return Err(Problem::in_file(path.display().to_string(), message).into());
     }
     Ok(files)
@@ -181,7 +180,7 @@ fn read(path: &Path) -> Result<Arc<Source>, Problems> {
     File::open(path).map_err(failed)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > LARGEST_FILE {
         let most = LARGEST_FILE / (1024 * 1024);
-        let message = format!("is larger than {most} MiB, the most that a policy may have");
+        let message = format!("larger than {most} MiB");
         return Err(Problem::in_file(shown, message).into());
     }
     decode(&shown, bytes)
@@ -191,8 +190,7 @@ fn decode(path: &str, bytes: Vec<u8>) -> Result<Arc<Source>, Problems> {
     String::from_utf8(bytes).map(|text| Source::new(path, text)).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let source = Source::new(path, String::from_utf8_lossy(error.as_bytes()));
-        let message =
-            format!("this byte (0x{:02x}) is not UTF-8, which policies are written in", error.as_bytes()[at]);
+        let message = format!("byte 0x{:02x} is not valid UTF-8", error.as_bytes()[at]);
         // Up to here the two texts are the same; the replacement character is three bytes long.
         Problem::new(&Place::new(&source, at..at + 3), message).into()
     })

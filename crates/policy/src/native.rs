@@ -133,11 +133,7 @@ impl Reader {
                 let span = table.get_key_value(LIMIT).map_or(0..0, |(name, _)| name.span());
                 self.problem(span, message, Some(format!("give each limit a name:\n{FIRST}")));
             }
-            _ => self.missing(
-                0..0,
-                "there is no limit in this file",
-                format!("a first one could be:\n{FIRST}"),
-            ),
+            _ => self.missing(0..0, "the file has no limit", format!("a first one could be:\n{FIRST}")),
         }
     }
 

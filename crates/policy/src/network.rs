@@ -20,7 +20,7 @@ pub(crate) fn parse(text: &str) -> Result<IpNet, (String, Option<String>)> {
         Some(Some(length)) => length,
         Some(None) => {
             let problem = format!(
-                "impossible network {text:?}: the prefix of an {family} network has 0 to {most} bits"
+                "invalid network {text:?}: the prefix of an {family} network has 0 to {most} bits"
             );
             return Err((problem, None));
         }
@@ -28,7 +28,7 @@ pub(crate) fn parse(text: &str) -> Result<IpNet, (String, Option<String>)> {
     let net = IpNet::new_assert(address, length);
     if net.addr() != net.network() {
         let problem =
-            format!("impossible network {text:?}: the address has bits beyond its prefix of {length}");
+            format!("invalid network {text:?}: the address has bits beyond its prefix of {length}");
         return Err((problem, Some(format!("did you mean {} or {address}/{most}?", net.trunc()))));
     }
     Ok(canonical(net))
@@ -134,15 +134,15 @@ mod tests {
         assert_eq!(
             problem("10.0.0.1/8"),
             (
-                "impossible network \"10.0.0.1/8\": the address has bits beyond its prefix of 8".to_owned(),
+                "invalid network \"10.0.0.1/8\": the address has bits beyond its prefix of 8".to_owned(),
                 Some("did you mean 10.0.0.0/8 or 10.0.0.1/32?".to_owned())
             )
         );
-        let too_long = "impossible network \"10.0.0.0/33\": the prefix of an IPv4 network has 0 to 32 bits";
+        let too_long = "invalid network \"10.0.0.0/33\": the prefix of an IPv4 network has 0 to 32 bits";
         assert_eq!(problem("10.0.0.0/33").0, too_long);
         for text in ["::/129", "::/", "::/-1", "::/+1", "::/999999999999"] {
             let expected =
-                format!("impossible network {text:?}: the prefix of an IPv6 network has 0 to 128 bits");
+                format!("invalid network {text:?}: the prefix of an IPv6 network has 0 to 128 bits");
             assert_eq!(problem(text).0, expected);
         }
         for text in ["", "/8", "10.0.0/8", "10.0.0.256", "internal"] {

@@ -28,7 +28,7 @@ fn warn(limit: &DraftLimit, message: String, help: String, warnings: &mut Proble
 }
 
 fn unreachable(limit: &Limit, why: &str, help: String, warnings: &mut Problems) {
-    warn(limit.draft(), format!("no call reaches the limit {:?}: {why}", limit.name()), help, warnings);
+    warn(limit.draft(), format!("limit {:?} never applies: {why}", limit.name()), help, warnings);
 }
 
 /// Warns of limits with entries that no descriptor reaches, because an earlier text with stars matches first.
@@ -62,7 +62,7 @@ fn behind_stars(limits: &[Limit], pairs: &mut usize, warnings: &mut Problems) {
             first.map(|first| (texts[level], first))
         });
         if let Some((text, first)) = found {
-            let why = format!("what {text:?} matches, {first:?} matches first");
+            let why = format!("{first:?} already matches everything that {text:?} matches");
             unreachable(limit, &why, format!("remove it, or make {first:?} match less"), warnings);
         }
     }
@@ -95,7 +95,7 @@ fn always_replaced(limits: &[Limit], warnings: &mut Problems) {
                 limit.clauses().iter().any(|(own, narrower)| own == field && implies(narrower, condition))
             });
             if may && is_met && limit.entries().is_empty() && told.insert(rank) {
-                let why = format!("{:?} applies wherever it does, and replaces it", by.name());
+                let why = format!("{:?} always applies as well and replaces it", by.name());
                 unreachable(limit, &why, format!("remove it, or give {:?} a condition", by.name()), warnings);
             }
         }
@@ -133,11 +133,9 @@ fn beyond_the_first_descriptor(limits: &[Limit], warnings: &mut Problems) {
         let draft = limit.draft();
         let beyond = draft.when.iter().chain(draft.key_expressions()).find(|one| sees_another(one.text()));
         if let Some(expression) = beyond {
-            let message = format!(
-                "no call reaches the limit {:?}: it sees one descriptor of a call at a time, which is descriptors[0]",
-                limit.name()
-            );
-            let help = "write limitador.once = true to see all descriptors of a call".to_owned();
+            let message =
+                format!("limit {:?} never applies: expressions see only descriptors[0]", limit.name());
+            let help = "write limitador.once = true to see all descriptors of a request".to_owned();
             warnings.add(|| Problem::new(expression.place(), message).help(help));
         }
     }
@@ -173,7 +171,7 @@ fn missing_key_fields(policy: &Policy, pairs: &mut usize, warnings: &mut Problem
             };
             if !others.iter().any(&mut covers) && told.insert((limit.domain(), field)) {
                 let message = format!(
-                    "a call without the field {field:?} escapes the limit {:?}, and no other applies to it",
+                    "requests without the field {field:?} are not limited by {:?} or any other limit",
                     limit.name()
                 );
                 let help = format!(

@@ -144,8 +144,8 @@ impl Builder<'_> {
             Event::DocumentStart(..) if self.root.is_some() => {
                 self.problem(
                     span,
-                    "a second document begins here; a file has one",
-                    Some("make it a file of its own"),
+                    "expected one YAML document, found a second",
+                    Some("move it to another file"),
                 );
                 None
             }
@@ -157,7 +157,7 @@ impl Builder<'_> {
     fn is_text(&mut self, tag: Option<&Tag>, span: &Range<usize>) -> bool {
         let Some(tag) = tag else { return false };
         if !tag.is_yaml_core_schema() && tag.original() != "!" {
-            self.problem(span.clone(), format!("the tag {} has no meaning here", tag.original()), None);
+            self.problem(span.clone(), format!("unknown tag {}", tag.original()), None);
         }
         tag.is_yaml_core_schema_tag("str") || tag.original() == "!"
     }
@@ -176,7 +176,7 @@ impl Builder<'_> {
 
     fn alias(&mut self, anchor: usize, span: Range<usize>) -> Option<()> {
         let Some(node) = self.known.get(&anchor).cloned() else {
-            self.problem(span, "this alias stands inside of what it stands for", None);
+            self.problem(span, "alias refers to itself", None);
             return None;
         };
         let size = node.size;
@@ -197,8 +197,8 @@ impl Builder<'_> {
     fn place(&mut self, node: Rc<Node>, span: Range<usize>, size: usize) -> Option<()> {
         self.total = self.total.saturating_add(size);
         if self.total > MOST_VALUES {
-            let message = format!("up to here, the file stands for more than {MOST_VALUES} values");
-            self.problem(span, message, Some("aliases multiply what they stand for"));
+            let message = format!("aliases expand to more than {MOST_VALUES} values");
+            self.problem(span, message, Some("use fewer aliases, or split the file"));
             return None;
         }
         match self.open.last_mut() {
@@ -220,7 +220,7 @@ impl Builder<'_> {
             } else if let Some(first) = name.as_ref().and_then(|name| seen.get(name)) {
                 let line = self.problems.line(self.source, *first);
                 let name = name.unwrap_or_default();
-                self.problem(key.span.clone(), format!("{name:?} is already there in line {line}"), None);
+                self.problem(key.span.clone(), format!("{name:?} is already defined in line {line}"), None);
             } else {
                 seen.extend(name.map(|name| (name, key.span.start)));
                 pairs.push((key, value));
@@ -302,16 +302,13 @@ mod tests {
     #[test]
     fn tells_where_it_is_not_yaml() {
         assert!(tree("a: [1, 2\nb: 3\n").unwrap_err().contains("this is not YAML"));
-        assert_eq!(tree("a: 1\nb: 2\na: 3\n"), Err("3:1 \"a\" is already there in line 1".to_owned()));
+        assert_eq!(tree("a: 1\nb: 2\na: 3\n"), Err("3:1 \"a\" is already defined in line 1".to_owned()));
         assert_eq!(
             tree("a: 1\n---\nb: 2\n"),
-            Err("2:1 a second document begins here; a file has one".to_owned())
+            Err("2:1 expected one YAML document, found a second".to_owned())
         );
-        assert_eq!(tree("a: !thing 1\n"), Err("1:11 the tag !thing has no meaning here".to_owned()));
-        assert_eq!(
-            tree("a: &x [*x]\n"),
-            Err("1:8 this alias stands inside of what it stands for".to_owned())
-        );
+        assert_eq!(tree("a: !thing 1\n"), Err("1:11 unknown tag !thing".to_owned()));
+        assert_eq!(tree("a: &x [*x]\n"), Err("1:8 alias refers to itself".to_owned()));
         assert_eq!(
             tree("a: {<<: 1}\n"),
             Err("1:9 expected a map to merge, or a list of maps, found the number 1".to_owned())
@@ -329,6 +326,6 @@ mod tests {
             laughs.push(format!("a{level}: &a{level} [{before}]"));
         }
         let told = tree(&laughs.join("\n")).unwrap_err();
-        assert!(told.ends_with("up to here, the file stands for more than 2000000 values"), "{told}");
+        assert!(told.ends_with("aliases expand to more than 2000000 values"), "{told}");
     }
 }

@@ -118,7 +118,7 @@ impl RedisStoreBuilder {
     pub fn build(self) -> Result<RedisStore, StoreError> {
         if self.prefix.contains(['{', '}']) {
             let prefix = self.prefix;
-            return Err(StoreError::permanent(format!("the prefix {prefix:?} must not have a brace in it")));
+            return Err(StoreError::permanent(format!("invalid prefix {prefix:?}: braces are not allowed")));
         }
         let keys = Keys::new(&self.prefix, self.layout, self.clock.is_some(), self.tag_of);
         let keys = if self.has_clear_keys { keys.clear() } else { keys };

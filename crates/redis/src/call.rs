@@ -156,7 +156,5 @@ fn view(now: f64, [fits, a, b, c, born, fallen]: [f64; 6]) -> View {
 }
 
 pub(crate) fn unexpected() -> StoreError {
-    StoreError::permanent(
-        "redis gave an answer that the script never gives: is there something between us that changes it?",
-    )
+    StoreError::permanent("unexpected reply of Redis to a script; does a proxy change it?")
 }

@@ -76,7 +76,7 @@ impl Draft {
         if draft.tiers.len() > MOST_TIERS {
             let many = draft.tiers.len();
             return Err(StoreError::permanent(format!(
-                "{many} limits are too many for one call: ask for at most {MOST_TIERS} at a time"
+                "{many} limits in one call; at most {MOST_TIERS} are allowed"
             )));
         }
         Ok(draft)

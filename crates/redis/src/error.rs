@@ -1,14 +1,14 @@
-//! What went wrong, for a caller: whether trying again can help, and whether something may have been taken.
+//! Errors of Redis as store errors: whether a retry can help, and whether the cost may have been charged.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tollgate::store::StoreError;
 
-/// There is no connection, and `why` the last attempt to make one failed.
+/// Returns the error for a missing connection; `why` the last attempt failed.
 pub(crate) fn not_connected(why: &str) -> StoreError {
-    StoreError::transient(format!("redis cannot be reached, nothing was taken: {why}")).without_effect()
+    StoreError::transient(format!("cannot connect to Redis: {why}")).without_effect()
 }
 
-/// A call failed.
+/// Returns the error for a failed call.
 pub(crate) fn of_call(error: RedisError) -> StoreError {
     describe(&error).caused_by(error)
 }
@@ -16,60 +16,56 @@ pub(crate) fn of_call(error: RedisError) -> StoreError {
 fn describe(error: &RedisError) -> StoreError {
     use ServerErrorKind as Server;
     match error.kind() {
-        ErrorKind::Io => {
-            StoreError::transient("redis did not answer, and what was asked for may have been taken")
-        }
-        ErrorKind::Server(Server::ReadOnly) => {
-            nothing(true, "redis is a replica now, and another is the primary")
-        }
-        ErrorKind::Server(Server::BusyLoading) => nothing(true, "redis is loading its data"),
-        ErrorKind::Server(Server::MasterDown) => nothing(true, "redis has lost its primary"),
-        ErrorKind::Server(Server::ClusterDown) => nothing(true, "a part of the redis cluster is down"),
+        ErrorKind::Io => StoreError::transient("no response from Redis; the cost may have been charged"),
+        ErrorKind::Server(Server::ReadOnly) => nothing(true, "Redis is a replica; the primary moved"),
+        ErrorKind::Server(Server::BusyLoading) => nothing(true, "Redis is loading its data"),
+        ErrorKind::Server(Server::MasterDown) => nothing(true, "Redis has lost its primary"),
+        ErrorKind::Server(Server::ClusterDown) => nothing(true, "a part of the Redis cluster is down"),
         ErrorKind::Server(Server::Moved | Server::Ask | Server::TryAgain) => {
-            nothing(true, "the redis cluster is moving this key")
+            nothing(true, "the Redis cluster is moving this key")
         }
-        ErrorKind::ClusterConnectionNotFound => nothing(true, "no node of the redis cluster can be reached"),
+        ErrorKind::ClusterConnectionNotFound => {
+            nothing(true, "cannot connect to any node of the Redis cluster")
+        }
         ErrorKind::MasterNameNotFoundBySentinel | ErrorKind::NoValidReplicasFoundBySentinel => {
-            nothing(true, "no sentinel knows a primary")
+            nothing(true, "no Sentinel knows a primary")
         }
         ErrorKind::Server(Server::NoPerm) | ErrorKind::AuthenticationFailed => {
-            nothing(false, "redis does not let this user do that")
+            nothing(false, "Redis denies access: check user, password and ACL")
         }
         _ => describe_code(error),
     }
 }
 
-/// Errors that the client knows by their code only.
+/// Describes errors that the client knows by their code only.
 fn describe_code(error: &RedisError) -> StoreError {
     match error.code() {
-        Some("OOM") => nothing(true, "redis has no memory left (see its maxmemory)"),
-        Some("BUSY") => nothing(true, "redis is busy with a script"),
-        Some("MISCONF") => nothing(true, "redis cannot save its data, and refuses to write"),
-        Some("NOREPLICAS") => nothing(true, "redis has too few replicas, and refuses to write"),
-        Some("NOAUTH" | "WRONGPASS") => nothing(false, "redis wants another user or password"),
+        Some("OOM") => nothing(true, "Redis has no memory left: check maxmemory"),
+        Some("BUSY") => nothing(true, "Redis is busy with a script"),
+        Some("MISCONF") => nothing(true, "Redis refuses writes, because it cannot save its data"),
+        Some("NOREPLICAS") => nothing(true, "Redis refuses writes, because it has too few replicas"),
+        Some("NOAUTH" | "WRONGPASS") => nothing(false, "Redis denies access: check user, password and ACL"),
         Some("WRONGTYPE") => {
             // Other keys of the same call may have been written.
-            StoreError::permanent(
-                "another program writes to tollgate's keys: give tollgate a prefix of its own",
-            )
+            StoreError::permanent("another program writes to the keys of tollgate: set another prefix")
         }
-        _ => StoreError::permanent("redis answered with an error"),
+        _ => StoreError::permanent("Redis returned an error"),
     }
 }
 
-/// The server said no before it did anything.
+/// Returns an error of a call that changed nothing.
 fn nothing(is_transient: bool, what: &str) -> StoreError {
-    let what = format!("{what}; nothing was taken");
+    let what = format!("{what}; nothing was charged");
     let made = if is_transient { StoreError::transient(what) } else { StoreError::permanent(what) };
     made.without_effect()
 }
 
-/// Whether the connection should be made anew: it is broken, or leads to a server that is no longer the primary.
+/// Whether the client should reconnect: the connection is broken, or the server is no longer the primary.
 pub(crate) fn asks_for_another_connection(error: &RedisError) -> bool {
     error.is_unrecoverable_error() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
 }
 
-/// Whether the script was not run because this server has not seen it yet.
+/// Whether the script did not run because the server does not have it.
 pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }

@@ -141,7 +141,7 @@ impl<C: Clock> Guard<C> {
             return Ok(Trial { guard: self, attempt, end: End::Abandoned });
         }
         self.untried.fetch_add(1, Ordering::Relaxed);
-        let untried = "the store has just failed several times, and is left alone for a moment";
+        let untried = "circuit breaker open after several failures";
         Err(StoreError::transient(untried).without_effect())
     }
 }
@@ -161,9 +161,7 @@ impl<C: Clock> Drop for Trial<'_, C> {
 }
 
 fn too_late(patience: Duration) -> StoreError {
-    StoreError::transient(format!(
-        "the store did not answer within {patience:?}; what was asked for may have been taken"
-    ))
+    StoreError::transient(format!("no response within {patience:?}; the cost may have been charged"))
 }
 
 impl<S: Store, C: Clock> Store for Guarded<S, C> {

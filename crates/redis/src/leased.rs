@@ -265,7 +265,7 @@ impl Leased {
         let Ok(runtime) = Handle::try_current() else { return call.run().await };
         let task = runtime.spawn(call.run());
         task.await.unwrap_or_else(|error| {
-            Err(StoreError::transient("the runtime ended before redis answered").caused_by(error))
+            Err(StoreError::transient("the runtime ended before Redis responded").caused_by(error))
         })
     }
 

@@ -108,7 +108,7 @@ impl Link {
         match known.as_deref() {
             Ok(Status::Up(wire)) => Ok(wire.clone()),
             Ok(Status::Down(why)) => Err(error::not_connected(why)),
-            Ok(Status::Unknown) | Err(_) => Err(error::not_connected("the store is gone")),
+            Ok(Status::Unknown) | Err(_) => Err(error::not_connected("the store was dropped")),
         }
     }
 
@@ -117,7 +117,7 @@ impl Link {
         let mut task = self.shared.task.lock().unwrap_or_else(PoisonError::into_inner);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
-                StoreError::permanent("a store in redis must be used on a tokio runtime").caused_by(error)
+                StoreError::permanent("a Redis store needs a tokio runtime").caused_by(error)
             })?;
             // A runtime that was shut down took the connection with it.
             self.shared.status.send_replace(Status::Unknown);
@@ -205,12 +205,12 @@ async fn broke(
         match tokio::time::timeout(PATIENCE, wire.beat()).await {
             Ok(Ok(())) => {
                 if let (0, Some(target)) = (beats, returned) {
-                    tracing::info!(store = ?target, "redis answers again");
+                    tracing::info!(store = ?target, "Redis responds again");
                 }
                 beats += 1;
             }
             Ok(Err(error)) => return (error.to_string().into(), beats),
-            Err(_) => return (format!("it did not answer within {PATIENCE:?}").into(), beats),
+            Err(_) => return (format!("no response within {PATIENCE:?}").into(), beats),
         }
     }
 }

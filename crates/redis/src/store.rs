@@ -160,9 +160,7 @@ impl RedisStore {
             Mode::Charge => draft.standing(&self.run_each(Todo::Charge, &draft, false).await?),
             Mode::Refund => draft.standing(&self.run_each(Todo::Refund, &draft, false).await?),
             other => {
-                return Err(StoreError::permanent(format!(
-                    "a store in redis does not know how to {other:?}"
-                )));
+                return Err(StoreError::permanent(format!("a Redis store does not support {other:?}")));
             }
         };
         if matches!(mode, Mode::Take | Mode::Count) {

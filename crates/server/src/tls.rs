@@ -46,7 +46,7 @@ pub struct Tls {
     config: ArcSwap<ServerConfig>,
 }
 
-/// Why there is no TLS.
+/// An error that TLS files could not be loaded.
 #[derive(Debug)]
 pub struct TlsError(String);
 
@@ -54,7 +54,7 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// If one cannot be read, or they do not fit together.
+    /// If a file cannot be read, or the certificate does not match the key.
     pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let config = ArcSwap::from_pointee(config(&files)?);
         Ok(Self { files, config })
@@ -90,7 +90,7 @@ pub(crate) fn client_names(stream: &TlsStream<TcpStream>) -> Option<Vec<String>>
 fn config(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     let chain = certificates(&files.certificate)?;
     let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
-        .map_err(|error| TlsError::of(&files.key, format!("there is no private key in it: {error}")))?;
+        .map_err(|error| TlsError::of(&files.key, format!("no private key found: {error}")))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -103,9 +103,9 @@ fn config(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
             builder.with_client_cert_verifier(verifier.build().map_err(|error| TlsError::of(path, error))?)
         }
     };
-    let mut config = builder
-        .with_single_cert(chain, key)
-        .map_err(|error| TlsError::of(&files.certificate, format!("does not fit the key: {error}")))?;
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| {
+        TlsError::of(&files.certificate, format!("the certificate does not match the key: {error}"))
+    })?;
     // What speaks neither offers neither, and gets none.
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
@@ -130,7 +130,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let all = all.map_err(|error| TlsError::of(path, error))?;
     if all.is_empty() {
-        return Err(TlsError::of(path, "there is no certificate in it: a PEM file was expected"));
+        return Err(TlsError::of(path, "no certificate found; expected a PEM file"));
     }
     Ok(all)
 }

@@ -125,18 +125,18 @@ impl<A: Held, C: Clock> Reservation<A, C> {
     }
 }
 
-/// A reservation that could not be had: too far away, or never. Nothing was taken.
+/// An error that a reservation is not available in time, or never. Nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub Decision);
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.retry_after() {
-            Some(wait) => write!(f, "it cannot be had in time: try again in {wait:?}"),
+            Some(wait) => write!(f, "not available in time: retry after {wait:?}"),
             None => {
                 write!(
                     f,
-                    "it can never be had: it is above the limit of {}, or nothing comes back",
+                    "never available: the cost exceeds the limit of {}, or the rate is zero",
                     self.0.limit()
                 )
             }

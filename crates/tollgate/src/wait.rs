@@ -47,21 +47,18 @@ impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Never { cost, limit } if cost > limit => {
-                write!(
-                    f,
-                    "a cost of {cost} can never be had: the limit is {limit}; split it or raise the limit"
-                )
+                write!(f, "cost {cost} exceeds the limit of {limit}")
             }
             Self::Never { cost, .. } => {
-                write!(f, "a cost of {cost} can never be had: the rate is zero, or too much is owed")
+                write!(f, "cost {cost} can never be allowed: the rate is zero, or the debt is too large")
             }
             Self::TooLate { would_take: Duration::ZERO } => {
-                f.write_str("the deadline is too soon: it cannot be had at once")
+                f.write_str("deadline too soon: not available now")
             }
             Self::TooLate { would_take } => {
-                write!(f, "the deadline is too soon: it would take {would_take:?}")
+                write!(f, "deadline too soon: needs {would_take:?}")
             }
-            Self::Full { waiting } => write!(f, "the queue is full: {waiting} are waiting already"),
+            Self::Full { waiting } => write!(f, "queue is full: {waiting} waiting"),
             Self::Closed => f.write_str("the limiter was closed"),
         }
     }

@@ -53,7 +53,7 @@ const NEAR: u64 = 5;
 #[derive(Debug)]
 pub(crate) struct Observer {
     domain: Arc<str>,
-    /// While a store is away, one line now and then is enough.
+    /// Limits the log to one line a second while the store is unavailable.
     failures: Sometimes,
 }
 
@@ -62,21 +62,21 @@ impl Observer {
         Self { domain, failures: Sometimes::new().interval(Duration::from_secs(1)) }
     }
 
-    /// One call that a limit had something to say about.
+    /// Counts and logs the outcome of one limit for a request.
     #[inline]
     pub(crate) fn count(&self, limit: &Arc<str>, outcome: Outcome) {
         let (domain, name) = (&*self.domain, &**limit);
         match outcome {
-            Outcome::Denied => tracing::debug!(domain, limit = name, "a limit refused a call"),
+            Outcome::Denied => tracing::debug!(domain, limit = name, "limit denied a request"),
             Outcome::ShadowDenied => {
-                tracing::info!(domain, limit = name, "a shadow limit would have refused a call");
+                tracing::info!(domain, limit = name, "shadow limit would have denied a request");
             }
             _ => {}
         }
         add_one(&self.domain, limit, outcome);
     }
 
-    /// An admission that leaves less than a fifth of its limit.
+    /// Counts an admission that leaves less than a fifth of the limit.
     #[inline]
     pub(crate) fn count_near<'a>(&self, limit: &Arc<str>, said: impl IntoIterator<Item = &'a Decision>) {
         let is_near = |said: &Decision| said.remaining().saturating_mul(NEAR) < said.limit();
@@ -94,14 +94,14 @@ impl Observer {
     pub(crate) fn store_failed(&self, error: &StoreError, outcome: Outcome) {
         self.failures.run(|| {
             let (domain, outcome) = (&*self.domain, outcome.name());
-            tracing::warn!(domain, outcome, %error, "the store of limits could not tell");
+            tracing::warn!(domain, outcome, %error, "store unavailable");
         });
     }
 
     pub(crate) fn could_not_settle(&self, error: &StoreError) {
         self.failures.run(|| {
             let domain = &*self.domain;
-            tracing::warn!(domain, %error, "what a call really cost could not be settled");
+            tracing::warn!(domain, %error, "cannot settle the actual cost");
         });
     }
 }

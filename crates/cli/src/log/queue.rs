@@ -54,7 +54,7 @@ fn write_all(lines: &Receiver<Message>, dropped: &AtomicU64, mut out: impl Write
             let lines = dropped.swap(0, Ordering::Relaxed);
             tracing::warn!(
                 lines,
-                "lines of the decision log or the audit log were dropped: their reader is too slow"
+                "dropped lines of the decision log or audit log: the reader of stderr is too slow"
             );
         }
     }
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells of each line, and writes it only when the test says so.
+    /// Announces each line, and writes it only when the test allows it.
     struct Slow(Sender<Vec<u8>>, Receiver<()>);
 
     impl Write for Slow {

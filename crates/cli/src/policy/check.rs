@@ -1,4 +1,4 @@
-//! Everything that is wrong with policies.
+//! `tollgate policy check`: the problems of policies.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use super::{BUILT_IN_NAME, as_asked, files, is_json, read};
 use crate::failure::Failure;
 use crate::output;
 
-/// What there is to say of a policy.
+/// The result for one policy.
 #[derive(Serialize)]
 struct Checked {
     path: String,
-    /// How many limits it has, if nothing is wrong with it.
+    /// The number of limits, or `None` if the policy is invalid.
     limits: Option<usize>,
     domains: Vec<String>,
     #[serde(flatten)]
     problems: Problems,
-    /// What looks like a mistake, though it can be served.
+    /// Valid settings that look like mistakes.
     warnings: Problems,
 }
 
@@ -67,11 +67,11 @@ impl Checked {
         };
         let (limits, domains) = (counted(*limits, "limit"), counted(domains.len(), "domain"));
         match warnings.count() {
-            0 => format!("{path}: {limits} in {domains}, nothing is wrong\n"),
+            0 => format!("{path}: {limits} in {domains}, no problems\n"),
             count => {
                 let count = counted(count, "warning");
                 format!(
-                    "{warnings}\n\n{path}: {limits} in {domains}, {count}; with --strict they are problems\n"
+                    "{warnings}\n\n{path}: {limits} in {domains}, {count}; --strict treats them as errors\n"
                 )
             }
         }

@@ -1,4 +1,4 @@
-//! Policies of other services, as files of ours.
+//! `tollgate policy convert`: prints policies of other services as tollgate policies.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let files: Vec<&Path> = files(matches).flatten().collect();
     let draft = match files[..] {
         [one] if !merges(matches) => Draft::load(one),
-        _ => Draft::load_merged(files), // whoever names several wants one policy of them
+        _ => Draft::load_merged(files), // several files become one policy
     };
     output::print(&tollgate_policy::convert(draft.map_err(Failure::failed)?).map_err(Failure::failed)?)
 }

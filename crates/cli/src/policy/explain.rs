@@ -1,4 +1,4 @@
-//! Which limits apply to a call, why, and what they would answer.
+//! `tollgate policy explain`: the limits that apply to a request, why, and their decisions.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::{as_asked, files, is_json, read};
 use crate::failure::Failure;
 use crate::output;
 
-/// What is told.
+/// The output.
 #[derive(Serialize)]
 struct Told {
-    /// Whether all limits together allow the call.
+    /// Whether all limits allow the request.
     allowed: bool,
     /// The limit that decides.
     decided_by: Option<String>,
@@ -30,14 +30,12 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if typed.len() > 1 {
         let together = typed.join(",");
         return Err(Failure::Usage(format!(
-            "--descriptor: a call has one descriptor, and {} are given\nWrite its fields together: --descriptor {together}",
+            "--descriptor may be given once, found {}; join the fields: --descriptor {together}",
             typed.len()
         )));
     }
     let typed: DescriptorBuf = typed.concat().parse().map_err(|error| {
-        Failure::Usage(format!(
-            "--descriptor: {error}\nIt looks like this: --descriptor ip=10.0.0.7,path=/orders"
-        ))
+        Failure::Usage(format!("--descriptor: {error}; expected fields such as ip=10.0.0.7,path=/orders"))
     })?;
     let descriptor = typed.in_domain(text("domain").unwrap_or(DEFAULT_DOMAIN));
     let cost = matches.get_one("cost").copied().unwrap_or(1);
@@ -67,7 +65,7 @@ fn answer(
     Ok(Told { allowed: ruling.is_allowed(), decided_by, explanation })
 }
 
-/// What a limit says, each of its quotas for itself.
+/// Returns the decision of a limit, or of each of its rates if it has several.
 fn answer_of(ruling: &Ruling<'_>, name: &str) -> Option<String> {
     let of_limit: Vec<&Finding<'_>> =
         ruling.findings().iter().filter(|finding| finding.limit.rule.name() == name).collect();
@@ -88,8 +86,10 @@ fn words(finding: &Finding<'_>) -> String {
     match (decision.is_admitted(), decision.retry_after()) {
         (true, _) if decision.delay() == Duration::ZERO => format!("allowed, {left}"),
         (true, _) => format!("allowed after {:?}, {left}", decision.delay()),
-        (false, Some(wait)) => format!("denied, {left}, try again in {wait:?}"),
-        (false, None) => format!("denied for ever: it costs {}, and {left}", finding.cost),
+        (false, Some(wait)) => format!("denied, {left}, retry after {wait:?}"),
+        (false, None) => {
+            format!("never allowed: cost {} exceeds the limit of {}", finding.cost, decision.limit())
+        }
     }
 }
 
@@ -97,7 +97,7 @@ impl Told {
     fn text(&self) -> String {
         let word = if self.allowed { "allowed" } else { "denied" };
         let by = self.decided_by.as_ref().map(|name| format!(", decided by {name}"));
-        let by = by.unwrap_or_else(|| ", since no limit applies".to_owned());
+        let by = by.unwrap_or_else(|| ", no limit applies".to_owned());
         format!("{}\ntogether: {word}{by}\n", self.explanation)
     }
 }

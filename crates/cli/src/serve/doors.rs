@@ -1,4 +1,4 @@
-//! Which protocols are spoken, and where.
+//! The listeners.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use super::guard::Guard;
 use crate::failure::Failure;
 use crate::settings::{self, Count, Http, Settings};
 
-/// What services need: all but what is for those who run it.
+/// The scopes of clients: all but administration.
 pub(super) const FOR_SERVICES: Scopes = Scopes::of(&[Scope::Check, Scope::Hold, Scope::Settle]);
 const FOR_ADMINISTRATORS: Scopes = Scopes::of(&[Scope::Admin]);
 
-/// A protocol, and where it is spoken.
+/// A protocol and its address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Door {
     pub(super) name: &'static str,
     pub(super) address: SocketAddr,
 }
 
-/// Listens wherever the settings say.
+/// Opens all listeners.
 pub(super) fn open<S: Store>(
     server: &mut Server<S>,
     guard: &Guard,
@@ -64,13 +64,13 @@ pub(super) fn open<S: Store>(
     opening.listen("http", http.address, HttpProtocol::new(api(FOR_SERVICES).rls(envoy)))?;
     opening.listen("grpc", grpc.address, rls)?;
     opening.listen("resp", resp.address, redis)?;
-    // Connections of its own: however many clients the others have, an administrator gets in.
+    // Its connections are counted separately, so that clients of other listeners cannot use them up.
     opening.limits = connection_limits(settings, admin.max_connections.get(), None);
     opening.listen("admin", admin.address, HttpProtocol::new(api(FOR_ADMINISTRATORS)))?;
     Ok(opening.doors)
 }
 
-/// A server whose doors are being opened.
+/// A server while its listeners are opened.
 struct Opening<'s, S: Store> {
     server: &'s mut Server<S>,
     tls: Option<Arc<Tls>>,
@@ -88,7 +88,7 @@ impl<S: Store> Opening<'_, S> {
         let Some(address) = address else { return Ok(()) };
         let listening = self.server.listen_with(self.limits, address, protocol, self.tls.clone());
         let address = listening.map_err(|error| {
-            Failure::Failed(format!("cannot listen on {address}, as --{name}-address says: {error}"))
+            Failure::Failed(format!("cannot listen on {address} (--{name}-address): {error}"))
         })?;
         tracing::info!(protocol = name, %address, "listening");
         self.doors.push(Door { name, address });

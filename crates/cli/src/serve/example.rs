@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use tollgate_policy::{DEFAULT_DOMAIN, Descriptor, KeyPart, Limit, Policy, Scratch};
 
-/// The address of somebody; that of documentation would be right as well, but this is easier to type.
+/// The client address of examples. It is easier to type than one reserved for documentation.
 const SOMEBODY: &str = "10.0.0.7";
 
 /// A call.

@@ -1,14 +1,14 @@
-//! How many files, and so connections, the system lets this process have open.
+//! The number of connections that the limit of open files allows.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::settings::Settings;
 
-/// Files for everything but connections: listeners, logs, certificates, Redis.
+/// Files other than connections: listeners, logs, certificates, Redis.
 const OTHERS: u64 = 128;
 
-/// How many connections each listener but the admin listener may have: `max_connections`, or fewer if the system has no files for them,
-/// so that some are left for the admin listener.
+/// Returns the maximum number of connections to each listener except the admin listener: `max_connections`, or fewer if the limit of
+/// open files is too low. Files for the admin listener are set aside.
 pub(super) fn connections(settings: &Settings) -> usize {
     let addresses = [settings.http.address, settings.grpc.address, settings.resp.address];
     let (listeners, wanted) = (addresses.iter().flatten().count() as u64, settings.max_connections.0);
@@ -19,13 +19,13 @@ pub(super) fn connections(settings: &Settings) -> usize {
         tracing::info!(
             files,
             connections,
-            "the system lets this process have too few open files for max_connections on each listener: fewer are accepted"
+            "the limit of open files is too low for max_connections; accepting fewer connections. Raise `ulimit -Hn`"
         );
     }
     usize::try_from(connections).unwrap_or(usize::MAX)
 }
 
-/// What each listener gets of the files that the others leave; one at least.
+/// Returns the share of one listener in the files that `others` do not need; at least one.
 fn shares(files: u64, others: u64, listeners: u64) -> u64 {
     (files.saturating_sub(others) / listeners.max(1)).max(1)
 }

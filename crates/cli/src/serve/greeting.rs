@@ -1,4 +1,4 @@
-//! What is said when everything has begun: where it listens, and what to try first.
+//! The greeting: the addresses that it listens on, and commands to try.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,7 +14,7 @@ pub(super) fn greeting<S: Store>(engine: &Engine<S>, doors: &[Door], settings: &
     let (origin, loaded) = (engine.status().origin, engine.loaded());
     let (limits, example) = (loaded.policy().limits().len(), Example::of(loaded.policy()));
     let limits = if limits == 1 { "1 limit".to_owned() } else { format!("{limits} limits") };
-    let mut text = format!("tollgate {} serves {limits} of {}\n", env!("CARGO_PKG_VERSION"), origin.name);
+    let mut text = format!("tollgate {} serves {limits} from {}\n", env!("CARGO_PKG_VERSION"), origin.name);
     for Door { name, address } in doors {
         let _ = writeln!(text, "  {name:<5} {}://{address}", scheme(name, settings));
     }
@@ -40,7 +40,7 @@ fn scheme(name: &str, settings: &Settings) -> &'static str {
     }
 }
 
-/// What to type to be answered there. What only the caller knows is in capitals.
+/// Returns a command that sends a request to this listener. Words in capitals stand for values that only the user knows.
 fn command(door: &Door, example: &Example, settings: &Settings) -> Option<String> {
     let address = reachable(door.address);
     let (tls, has_keys) = (&settings.tls, settings.keys.file.is_some());
@@ -68,7 +68,7 @@ fn command(door: &Door, example: &Example, settings: &Settings) -> Option<String
     }
 }
 
-/// Whoever listens everywhere listens here too.
+/// Replaces an unspecified address by loopback.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -104,7 +104,7 @@ mod tests {
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(
             lines[0],
-            format!("tollgate {} serves 4 limits of built-in policy", env!("CARGO_PKG_VERSION"))
+            format!("tollgate {} serves 4 limits from built-in policy", env!("CARGO_PKG_VERSION"))
         );
         assert_eq!(
             lines[1..],

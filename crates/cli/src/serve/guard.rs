@@ -1,4 +1,4 @@
-//! Who is let in, and by what.
+//! TLS and authentication.
 
 use std::io;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use tollgate_server::{Keyring, Keys, Reloader, Scope, Scopes, Tls, TlsFiles};
 use crate::failure::Failure;
 use crate::settings::{self, Settings, is_exposed};
 
-/// What callers prove who they are by.
+/// TLS and keys, as the settings describe them.
 pub(super) struct Guard {
     tls: Option<Arc<Tls>>,
     keys: Keys,
-    /// Whether nobody has to prove anything.
+    /// Whether clients need neither a token nor a certificate.
     is_open: bool,
 }
 
@@ -20,14 +20,15 @@ impl Guard {
     /// Reads certificates and keys.
     pub(super) fn new(settings: &Settings) -> Result<Self, Failure> {
         let tls = files(&settings.tls).map(Tls::load).transpose();
-        let tls = tls.map_err(|error| Failure::Failed(format!("there can be no TLS: {error}")))?;
-        let keyring = keyring(settings)
-            .map_err(|error| Failure::Failed(format!("it is not known who may do what: {error}")))?;
+        let tls = tls.map_err(|error| Failure::Failed(format!("cannot load TLS files: {error}")))?;
+        let keyring = keyring(settings)?;
         if keyring.knows_certificates() && settings.tls.client_authorities.is_none() {
-            tracing::warn!("keys.file has certificates that nobody can show: give tls.client_authorities");
+            tracing::warn!(
+                "keys.file lists certificates, but TLS client certificates are off: set tls.client_authorities"
+            );
         }
         if settings.keys.file.is_some() && tls.is_none() && anywhere(settings).any(is_exposed) {
-            tracing::warn!("tokens can be read on the way here: give tls.certificate and tls.key");
+            tracing::warn!("tokens are sent unencrypted: set tls.certificate and tls.key");
         }
         let is_open = settings.keys.file.is_none() && !settings.tls.require_client;
         Ok(Self { tls: tls.map(Arc::new), keys: Keys::new(keyring), is_open })
@@ -41,12 +42,12 @@ impl Guard {
         self.keys.clone()
     }
 
-    /// What may be served where callers administer by the same way as they ask: not all of it, if anybody can come.
+    /// Returns the scopes of a listener that serves requests and administration: without administration if every client can connect.
     pub(super) fn scopes_at(&self, address: Option<std::net::SocketAddr>) -> Scopes {
         if self.is_open && is_exposed(address) { super::doors::FOR_SERVICES } else { Scopes::ALL }
     }
 
-    /// What follows the files.
+    /// Starts watching the files.
     pub(super) fn reloaders(&self, settings: &Settings) -> io::Result<Vec<Reloader>> {
         let mut all = Vec::new();
         if let Some(tls) = self.tls() {
@@ -70,10 +71,13 @@ fn files(tls: &settings::Tls) -> Option<TlsFiles> {
     })
 }
 
-fn keyring(settings: &Settings) -> Result<Keyring, String> {
+fn keyring(settings: &Settings) -> Result<Keyring, Failure> {
     let Some(path) = &settings.keys.file else { return Ok(Keyring::open()) };
-    let keyring = Keyring::load(path).map_err(|error| error.to_string())?;
-    acceptable(&keyring, is_reachable(settings)).map(|()| keyring)
+    let keyring =
+        Keyring::load(path).map_err(|error| Failure::Failed(format!("cannot read keys file {error}")))?;
+    acceptable(&keyring, is_reachable(settings))
+        .map_err(|error| Failure::Failed(format!("cannot use keys file {}: {error}", path.display())))?;
+    Ok(keyring)
 }
 
 fn anywhere(settings: &Settings) -> impl Iterator<Item = Option<std::net::SocketAddr>> {
@@ -81,18 +85,20 @@ fn anywhere(settings: &Settings) -> impl Iterator<Item = Option<std::net::Socket
     [http.address, grpc.address, resp.address, admin.address].into_iter()
 }
 
-/// Whether others can reach what is for administrators without a certificate.
+/// Whether other machines can reach administration without a certificate.
 fn is_reachable(settings: &Settings) -> bool {
     let is_exposed = is_exposed(settings.admin.address) || is_exposed(settings.resp.address);
     is_exposed && !settings.tls.require_client
 }
 
-/// Whoever administers must be known, unless nobody else can come.
+/// Checks that administration needs authentication if other machines can reach it.
 fn acceptable(keyring: &Keyring, is_reachable: bool) -> Result<(), String> {
     if is_reachable && keyring.is_open(Scope::Admin) {
-        return Err("anonymous has the scope admin, and others can reach admin.address or resp.address: \
-                    take it away, or give an address such as 127.0.0.1:8082"
-            .to_owned());
+        return Err(
+            "anonymous has the scope admin, and other machines can reach admin.address or resp.address: \
+                    remove the scope admin, or use a loopback address"
+                .to_owned(),
+        );
     }
     Ok(())
 }

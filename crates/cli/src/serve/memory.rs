@@ -11,12 +11,12 @@ use tollgate_server::{EngineOptions, Snapshots};
 use crate::failure::Failure;
 use crate::settings::{self, Memory, Settings};
 
-/// The store, with what an earlier one saved, if there is a folder for that.
+/// Creates the store, and restores its snapshot if `snapshot.folder` is set.
 pub(super) fn open(settings: &Settings) -> Result<(MemoryStore, Option<Snapshots>), Failure> {
     let builder = builder(&settings.memory);
     let Some(folder) = &settings.snapshot.folder else { return Ok((builder.build(), None)) };
     let failed = |error| Failure::Failed(format!("cannot save counters in {}: {error}", folder.display()));
-    // What cannot work at the end should be known at the beginning.
+    // An unusable folder is reported at the start, not at the end.
     fs::create_dir_all(folder).map_err(failed)?;
     let (store, restored) = builder.restore(folder);
     tell(&restored, folder);
@@ -70,10 +70,10 @@ fn builder(memory: &Memory) -> MemoryStoreBuilder<DefaultClock> {
 fn tell(restored: &Restored, folder: &Path) {
     for problem in &restored.problems {
         let cause = problem.source().map(ToString::to_string);
-        tracing::error!(%problem, cause, "a snapshot cannot be restored: the counters that were in it start afresh");
+        tracing::error!(%problem, cause, "cannot restore snapshot, its counters start at zero");
     }
     for path in &restored.set_aside {
-        tracing::warn!(path = %path.display(), "the snapshot that cannot be restored is kept here");
+        tracing::warn!(path = %path.display(), "kept the unreadable snapshot");
     }
-    tracing::info!(keys = restored.keys, folder = %folder.display(), "the counters have been restored");
+    tracing::info!(keys = restored.keys, folder = %folder.display(), "restored counters");
 }

@@ -7,55 +7,55 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tollgate::store::{Store, StoreError};
-use tollgate_flow::OrFault;
 use tollgate_redis::{Guarded, Leased, Leases, RedisStore, RedisStoreBuilder};
 
 use crate::failure::Failure;
 use crate::settings::{Address, KeyForm, Settings};
 
-/// How long Redis may take to answer when all begins. It is only to be said whether it does.
+/// The longest wait for Redis at the start and at the end.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
-/// The store, and what keeps up its connection.
+/// The store, and the runtime of its connection.
 pub(super) struct Shared {
     pub(super) store: RedisStore,
-    /// A thread of its own, so that it outlives the workers: they all go by one connection until the last of them is done.
+    /// Runs on its own thread, because the connection must outlive the workers.
     runtime: Runtime,
 }
 
 impl Shared {
-    /// The store with leases, if there are to be any.
+    /// Returns the store with leases, or `None` if leasing is off.
     pub(super) fn leased(&self, settings: &Settings) -> Option<Leased> {
         let most = settings.redis.lease.get();
         let leases = Leases::up_to(most as u64).lasting(settings.redis.lease_time);
         (most > 0).then(|| Leased::new(self.store.clone(), leases))
     }
 
-    /// Gives back what was borrowed, so that others need not wait until its time is over.
+    /// Returns leased tokens to Redis, so that other processes can use them before the leases end.
     pub(super) fn give_back(&self, leased: &Leased) {
-        let late = |_| Err(StoreError::transient(format!("it did not answer within {FIRST_ANSWER:?}")));
+        let late = |_| Err(StoreError::transient(format!("no response within {FIRST_ANSWER:?}")));
         let closing = async { timeout(FIRST_ANSWER, leased.close()).await.unwrap_or_else(late) };
         match self.runtime.block_on(closing) {
             Ok(()) => {
-                tracing::info!(returned = leased.stats().returned, "what was borrowed has been given back");
+                tracing::info!(returned = leased.stats().returned, "returned leased tokens to Redis");
             }
             Err(error) => {
-                tracing::warn!(%error, "what is borrowed could not be given back, and counts as spent");
+                tracing::warn!(%error, "cannot return leased tokens; they count as used");
             }
         }
     }
 }
 
-/// A store that is left alone while it does not answer.
+/// Adds a timeout and a circuit breaker to a store.
 pub(super) fn guarded<S: Store>(store: S, settings: &Settings) -> Guarded<S> {
     Guarded::new(store).within(settings.redis.timeout)
 }
 
-/// Opens the store, whether Redis is there or not.
+/// Opens the store. Redis may be unavailable.
 pub(super) fn open(address: &Address, settings: &Settings) -> Result<Shared, Failure> {
     if settings.snapshot.folder.is_some() {
         return Err(Failure::Usage(
-            "--snapshot-folder is for the store in memory: Redis keeps counters by itself, as its own settings say".to_owned(),
+            "--snapshot-folder needs the in-memory store; with Redis, configure its own persistence"
+                .to_owned(),
         ));
     }
     let address = &with_password(address, settings)?;
@@ -63,12 +63,12 @@ pub(super) fn open(address: &Address, settings: &Settings) -> Result<Shared, Fai
         builder(address, settings)?.build().map_err(|error| Failure::Usage(format!("--store: {error}")))?;
     let mut runtime = Builder::new_multi_thread();
     runtime.worker_threads(1).thread_name("tollgate-redis").enable_all();
-    let runtime = runtime.build().or_fault("cannot start")?;
+    let runtime = runtime.build().map_err(super::cannot_start("the Redis thread"))?;
     tell(address, runtime.block_on(first_answer(&store)));
     Ok(Shared { store, runtime })
 }
 
-/// The store that the settings describe.
+/// Returns a builder of the store that the settings describe.
 fn builder(address: &Address, settings: &Settings) -> Result<RedisStoreBuilder, Failure> {
     let redis = &settings.redis;
     let mut builder = address.store().names(settings.memory.names.get());
@@ -91,23 +91,23 @@ fn builder(address: &Address, settings: &Settings) -> Result<RedisStoreBuilder, 
     Ok(builder)
 }
 
-/// The address with the password of the file, if there is one.
+/// Adds the password of `store_password_file`, if it is set.
 fn with_password(address: &Address, settings: &Settings) -> Result<Address, Failure> {
     const FLAG: &str = "--store-password-file";
     let Some(path) = &settings.store_password_file else { return Ok(address.clone()) };
     let password = password(FLAG, path)?;
     address.with_password(&password).ok_or_else(|| {
-        unusable(FLAG, path, "the address in --store has a password already: give one of the two")
+        unusable(FLAG, path, "the address in --store already has a password: use one of the two")
     })
 }
 
-/// The password in a file.
+/// Reads a password from a file.
 fn password(flag: &str, path: &Path) -> Result<String, Failure> {
     let text = read(flag, path)?;
     let password = text.strip_suffix('\n').unwrap_or(&text);
     let password = password.strip_suffix('\r').unwrap_or(password);
     if password.is_empty() {
-        return Err(unusable(flag, path, "the file is empty: it must hold the password"));
+        return Err(unusable(flag, path, "the file is empty; expected a password"));
     }
     Ok(password.to_owned())
 }
@@ -121,16 +121,16 @@ fn unusable(flag: &str, path: &Path, why: &str) -> Failure {
 }
 
 async fn first_answer(store: &RedisStore) -> Result<(), StoreError> {
-    let late = |_| Err(StoreError::transient(format!("it did not answer within {FIRST_ANSWER:?}")));
+    let late = |_| Err(StoreError::transient(format!("no response within {FIRST_ANSWER:?}")));
     timeout(FIRST_ANSWER, store.ping()).await.unwrap_or_else(late)
 }
 
 fn tell(address: &Address, answered: Result<(), StoreError>) {
     match answered {
-        Ok(()) => tracing::info!(store = ?address, "the counters are in redis"),
+        Ok(()) => tracing::info!(store = ?address, "connected to Redis"),
         Err(error) => tracing::warn!(
             store = ?address, %error,
-            "redis is not there yet: until it is, every limit decides by its on_store_failure"
+            "Redis is unavailable, applying on_store_failure until it responds"
         ),
     }
 }

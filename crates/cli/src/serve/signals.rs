@@ -1,22 +1,22 @@
-//! What the process is told from outside.
+//! Signals.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Hears signals.
+/// Receives signals.
 pub(super) struct Signals {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
 }
 
-/// What a signal means.
+/// The meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// To read all files again.
+    /// Reload all files.
     Reload,
-    /// To stop, by the signal of that name.
+    /// Stop; the name of the signal.
     Stop(&'static str),
 }
 
@@ -29,10 +29,10 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     ///
     /// # Cancel safety
-    /// None is lost.
+    /// No signal is lost.
     pub(super) async fn next(&mut self) -> Told {
         tokio::select! {
             _ = self.hangup.recv() => Told::Reload,

@@ -1,4 +1,4 @@
-//! The settings, for people to read.
+//! The settings reference, and the effective settings.
 
 use std::fmt::Write as _;
 
@@ -7,17 +7,17 @@ use toml_writer::{ToTomlValue as _, TomlStringBuilder};
 use super::table::{Setting, all};
 use super::{CONFIG_VARIABLE, Origin, Resolved};
 
-/// The list in the docs.
+/// Returns `docs/settings.md`.
 pub(super) fn markdown() -> String {
     let mut text = format!(
         "# Settings of `tollgate serve`\n\n\
          <!-- Made by: cargo run -- settings --format markdown > docs/settings.md -->\n\n\
-         Every setting can be given by a flag, by a variable, or in a TOML file that `--config PATH` or `{CONFIG_VARIABLE}` names.\n\
-         A flag goes before a variable, a variable before the file. `tollgate settings` shows what comes of it, and where from.\n\
-         In the file, `http.address` is `address` in the table `[http]`. Paths are relative to where the command runs.\n\n\
-         Whatever is wrong with them is told at once, and nothing starts: the command ends with 2. It ends with 1 if something\n\
-         else fails, and with 0 if it was told to stop and did. A variable that begins as they do and is none is named in a\n\
-         warning, with the nearest that is one; those that Kubernetes sets for a service of this name are not.\n"
+         Each setting can be set by a flag, by an environment variable, or in a TOML file that `--config PATH` or\n\
+         `{CONFIG_VARIABLE}` names. Flags override variables, and variables override the file. `tollgate settings` prints the\n\
+         values and their sources. In the file, `http.address` is `address` in the table `[http]`. Relative paths start at the\n\
+         working directory of the command.\n\n\
+         If a setting is invalid, tollgate reports all errors and exits with status 2. Other failures exit with status 1; a\n\
+         clean stop exits with 0. Unknown `TOLLGATE_*` variables produce a warning, except those that Kubernetes sets.\n"
     );
     let mut group = "";
     for setting in all() {
@@ -25,7 +25,7 @@ pub(super) fn markdown() -> String {
             group = setting.group();
             let _ = write!(
                 text,
-                "\n## {group}\n\n| in the file | flag, variable | default | what |\n| --- | --- | --- | --- |\n"
+                "\n## {group}\n\n| in the file | flag, variable | default | meaning |\n| --- | --- | --- | --- |\n"
             );
         }
         let Setting { key, default, help, expected, .. } = &setting;
@@ -38,7 +38,7 @@ pub(super) fn markdown() -> String {
     text
 }
 
-/// What is in force, as a file of settings that says the same, but for passwords.
+/// Returns the effective settings as a settings file without passwords.
 pub(super) fn effective(resolved: &Resolved) -> String {
     let mut text = String::new();
     for (setting, (value, origin)) in all().iter().zip(&resolved.sources) {

@@ -11,10 +11,10 @@ use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::table::all;
 
-/// What a file says: by key, as text, with its place.
+/// The values of a file by key, as text, with their places.
 pub(super) type Values = BTreeMap<String, (String, Place)>;
 
-/// What a file says, and what is wrong with it.
+/// Reads a file. Returns its values and its errors.
 pub(super) fn read(path: &Path) -> (Values, Vec<Problem>) {
     let shown = path.display().to_string();
     match fs::read_to_string(path) {
@@ -78,7 +78,7 @@ impl Reader<'_> {
             DeValue::Array(_) | DeValue::Table(_) => {
                 return self
                     .problems
-                    .push(Problem::new(&place, format!("{key}: expected one value, found several")));
+                    .push(Problem::new(&place, format!("{key}: expected one value, found a list or table")));
             }
         };
         self.values.insert(key, (text, place));
@@ -91,7 +91,7 @@ impl Reader<'_> {
     }
 }
 
-/// As everybody writes numbers, if it can be had.
+/// Returns a number in decimal form, unless it is too large.
 fn decimal(number: &DeInteger<'_>) -> String {
     let read = i128::from_str_radix(number.as_str(), number.radix());
     read.map_or_else(|_| number.to_string(), |number| number.to_string())

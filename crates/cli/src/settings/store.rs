@@ -66,7 +66,7 @@ impl Value for Store {
 
     fn expected() -> String {
         "memory; or redis://host:6379, redis+sentinel://host:26379,host:26379/name or redis+cluster://host:7000,host:7001, \
-         with user:password@ before the first host if they ask for it (but not in a flag), and rediss for TLS"
+         with user:password@ before the first host if Redis needs it (but not in a flag), and rediss for TLS"
             .to_owned()
     }
 
@@ -84,7 +84,7 @@ impl Value for Store {
 
     /// Nothing of what cannot be read, since no rule finds the password in it.
     fn found(_: &str) -> String {
-        "something else, which is not shown because it may hold a password".to_owned()
+        "an unreadable value (hidden, because it may hold a password)".to_owned()
     }
 }
 

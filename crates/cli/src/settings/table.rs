@@ -1,4 +1,4 @@
-//! The settings, each once.
+//! The table of all settings.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use super::PREFIX;
 use super::store::Store;
 use super::value::{Choice, Count, KeyPrefix, Names, OneOf, Size, Value, Word};
 
-/// Everything that can be set.
+/// The values of all settings.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) policy: Option<PathBuf>,
@@ -34,7 +34,7 @@ pub(crate) struct Settings {
     pub(crate) log: Log,
 }
 
-/// HTTP/JSON, and how much callers may send.
+/// HTTP/JSON, and the limits on what clients may send.
 #[derive(Debug, Default)]
 pub(crate) struct Http {
     pub(crate) address: Option<SocketAddr>,
@@ -67,7 +67,7 @@ pub(crate) struct Grpc {
     pub(crate) reflection: bool,
 }
 
-/// The protocol of Redis.
+/// The Redis protocol.
 #[derive(Debug, Default)]
 pub(crate) struct Resp {
     pub(crate) address: Option<SocketAddr>,
@@ -75,14 +75,14 @@ pub(crate) struct Resp {
     pub(crate) slow_timeout: Duration,
 }
 
-/// What is for those who run it.
+/// Administration and metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Admin {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) max_connections: Count<1, 1_000_000>,
 }
 
-/// Where certificates are found.
+/// The files with certificates and keys.
 #[derive(Debug, Default)]
 pub(crate) struct Tls {
     pub(crate) certificate: Option<PathBuf>,
@@ -91,13 +91,13 @@ pub(crate) struct Tls {
     pub(crate) require_client: bool,
 }
 
-/// Who may do what.
+/// Authentication and authorization.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// What is measured.
+/// Metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) compat: Option<OneOf<Compat>>,
@@ -128,14 +128,14 @@ pub(crate) struct Redis {
     pub(crate) sentinel_password_file: Option<PathBuf>,
 }
 
-/// What outlives the process.
+/// Snapshots of the counters.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) folder: Option<PathBuf>,
     pub(crate) every: Option<Duration>,
 }
 
-/// What is told while it runs.
+/// Logs.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) level: OneOf<Level>,
@@ -153,113 +153,117 @@ pub(crate) fn all() -> Vec<Setting> {
 
 fn service() -> Vec<Setting> {
     vec![
-        of("policy", "none", "The policy: a file, or a folder of them; none is the built-in one", |to| {
-            &mut to.policy
+        of("policy", "none", "Policy file or folder; none uses the built-in policy", |to| &mut to.policy),
+        of("merge_domains", "false", "Allow several Envoy files of the folder to share a domain", |to| {
+            &mut to.merge_domains
         }),
+        of("workers", "0", "Number of worker threads; 0 starts one for each core", |to| &mut to.workers),
         of(
-            "merge_domains",
-            "false",
-            "Whether several files for Envoy in that folder may be of one domain",
-            |to| &mut to.merge_domains,
+            "max_connections",
+            "10000",
+            "Maximum number of connections to each listener; more are refused",
+            |to| &mut to.max_connections,
         ),
-        of("workers", "0", "Threads that serve connections; 0 is one for each core", |to| &mut to.workers),
-        of("max_connections", "10000", "Connections at once on each listener; more are refused", |to| {
-            &mut to.max_connections
-        }),
         of(
             "max_connections_per_address",
             "none",
-            "Maximum number of connections to a listener, except the admin listener, from one client address or IPv6 /64 network; none is a quarter of the listener's connections",
+            "Maximum number of connections to a listener, except the admin listener, from one client address or IPv6 /64 network; none allows a quarter of the listener's connections",
             |to| &mut to.max_connections_per_address,
         ),
         of(
             "first_request_timeout",
             "10s",
-            "How long a new connection may take until its first request is complete, on every listener",
+            "Close a new connection whose first request is not complete after this long, on every listener",
             |to| &mut to.first_request_timeout,
         ),
-        of("drain", "20s", "How long connections may take to end when it is told to stop", |to| {
+        of("drain", "20s", "On SIGTERM or SIGINT, wait this long for open connections to finish", |to| {
             &mut to.drain
         }),
         of(
             "drain_delay",
             "none",
-            "How long requests are still served after a signal to stop, while /readyz answers 503; then the listeners close. none closes them at once",
+            "Keep serving this long after SIGTERM or SIGINT, while /readyz answers 503; none closes the listeners at once",
             |to| &mut to.drain_delay,
         ),
         of(
             "store",
             "memory",
-            "Where counters are kept: in this process, or in Redis or Valkey, shared by many",
+            "Keep counters in this process, or in Redis or Valkey, where several processes share them",
             |to| &mut to.store,
         ),
-        of(
-            "store_password_file",
-            "none",
-            "A file that holds the password of Redis; what stands in it, but for a line end, is the password",
-            |to| &mut to.store_password_file,
-        ),
+        of("store_password_file", "none", "File with the password of Redis; one line end is ignored", |to| {
+            &mut to.store_password_file
+        }),
     ]
 }
 
 fn http() -> Vec<Setting> {
     vec![
-        of("http.address", "127.0.0.1:8080", "Where HTTP is spoken; port 0 lets the system choose", |to| {
-            &mut to.http.address
-        }),
+        of(
+            "http.address",
+            "127.0.0.1:8080",
+            "Listen on this address for HTTP; port 0 picks a free port",
+            |to| &mut to.http.address,
+        ),
         of(
             "http.hosts",
             "none",
-            "The names that clients may know this service by besides localhost and IP addresses, separated by commas; * is any. Only clients without token and certificate are asked",
+            "Accept these host names, separated by commas, besides localhost and IP addresses; * accepts all. Applies to clients without token and certificate",
             |to| &mut to.http.hosts,
         ),
         of(
             "http.ready_needs_store",
             "false",
-            "Whether /readyz answers 503 while the store does not answer",
+            "Answer 503 at /readyz while the store does not respond",
             |to| &mut to.http.ready_needs_store,
         ),
         of(
             "http.ready_needs_policy",
             "false",
-            "Whether /readyz answers 503 while the policy in its file has mistakes, and the one before it decides",
+            "Answer 503 at /readyz while the policy file has errors",
             |to| &mut to.http.ready_needs_policy,
         ),
-        of("http.body_bytes", "1MiB", "The largest body of a request", |to| &mut to.http.body_bytes),
+        of("http.body_bytes", "1MiB", "Maximum size of a request body", |to| &mut to.http.body_bytes),
         of(
             "http.connection_body_bytes",
             "2MiB",
-            "How many bytes the unfinished request bodies of one HTTP/2 connection may hold together, gRPC included",
+            "Maximum size of all unfinished request bodies of one HTTP/2 connection, including gRPC",
             |to| &mut to.http.connection_body_bytes,
         ),
-        of("http.header_bytes", "16KiB", "The largest head of a request: its line and header fields", |to| {
+        of("http.header_bytes", "16KiB", "Maximum size of the request line and header fields", |to| {
             &mut to.http.header_bytes
         }),
-        of("http.headers", "64", "The most header fields of a request", |to| &mut to.http.headers),
-        of("http.checks", "1000", "The most checks in one body", |to| &mut to.http.checks),
-        of("http.fields", "32", "The most fields of one descriptor", |to| &mut to.http.fields),
+        of("http.headers", "64", "Maximum number of header fields", |to| &mut to.http.headers),
+        of("http.checks", "1000", "Maximum number of checks in a request", |to| &mut to.http.checks),
+        of("http.fields", "32", "Maximum number of fields in a descriptor", |to| &mut to.http.fields),
         of(
             "http.key_bytes",
             "1KiB",
-            "The longest key, domain, and name and value of a field, in characters",
+            "Maximum length of a key, a domain, and the name or value of a field, in characters",
             |to| &mut to.http.key_bytes,
         ),
-        of("http.head_timeout", "10s", "How long the head of a request may take to come", |to| {
-            &mut to.http.head_timeout
-        }),
-        of("http.body_timeout", "10s", "How long its body may take to come, over gRPC too", |to| {
-            &mut to.http.body_timeout
-        }),
+        of(
+            "http.head_timeout",
+            "10s",
+            "Close a connection whose request headers are not complete after this long",
+            |to| &mut to.http.head_timeout,
+        ),
+        of(
+            "http.body_timeout",
+            "10s",
+            "Close a connection whose request body is not complete after this long, including gRPC",
+            |to| &mut to.http.body_timeout,
+        ),
         of(
             "http.idle_timeout",
             "75s",
-            "How long a connection may be without a byte from the client, over gRPC too",
+            "Close a connection that receives nothing from the client for this long, including gRPC",
             |to| &mut to.http.idle_timeout,
         ),
         of(
             "http.write_timeout",
             "10s",
-            "How long a client may take to receive a response, over gRPC too",
+            "Close a connection whose client does not receive the complete response within this time, including gRPC",
             |to| &mut to.http.write_timeout,
         ),
     ]
@@ -270,52 +274,44 @@ fn envoy_and_redis() -> Vec<Setting> {
         of(
             "grpc.address",
             "127.0.0.1:8081",
-            "Where Envoy's rate limit service is spoken, over gRPC; port 0 lets the system choose",
+            "Listen on this address for Envoy's rate limit service (gRPC); port 0 picks a free port",
             |to| &mut to.grpc.address,
         ),
-        of(
-            "grpc.headers",
-            "false",
-            "Whether it has Envoy add RateLimit fields to responses; as all of these, at /json too",
-            |to| &mut to.grpc.headers,
-        ),
+        of("grpc.headers", "false", "Add RateLimit headers to responses. Applies to gRPC and /json", |to| {
+            &mut to.grpc.headers
+        }),
         of(
             "grpc.dynamic_metadata",
             "false",
-            "Whether it tells other filters of Envoy what was asked, and what limits say of themselves",
+            "Add the request and the metadata of limits to Envoy's dynamic metadata",
             |to| &mut to.grpc.dynamic_metadata,
         ),
-        of(
-            "grpc.shadow_mode",
-            "false",
-            "Whether every call over gRPC and at /json is counted and passes, as if all limits were in shadow",
-            |to| &mut to.grpc.shadow_mode,
-        ),
+        of("grpc.shadow_mode", "false", "Count every request but deny none, over gRPC and at /json", |to| {
+            &mut to.grpc.shadow_mode
+        }),
         of(
             "grpc.quota_mode",
             "false",
-            "Whether a call over gRPC and at /json is refused only if every limit that applies to it refuses",
+            "Deny a request only if every limit that applies denies it, over gRPC and at /json",
             |to| &mut to.grpc.quota_mode,
         ),
-        of("grpc.health", "true", "Whether grpc.health.v1 is served, to any client", |to| {
-            &mut to.grpc.health
-        }),
-        of("grpc.reflection", "true", "Whether grpc.reflection is served, to clients that may check", |to| {
+        of("grpc.health", "true", "Serve gRPC health checks to all clients", |to| &mut to.grpc.health),
+        of("grpc.reflection", "true", "Serve gRPC reflection to clients with the scope check", |to| {
             &mut to.grpc.reflection
         }),
         of(
             "resp.address",
             "127.0.0.1:6380",
-            "Where the protocol of Redis is spoken; port 0 lets the system choose",
+            "Listen on this address for the Redis protocol; port 0 picks a free port",
             |to| &mut to.resp.address,
         ),
-        of("resp.idle_timeout", "15min", "How long a connection may be without a command", |to| {
+        of("resp.idle_timeout", "15min", "Close a connection without commands after this long", |to| {
             &mut to.resp.idle_timeout
         }),
         of(
             "resp.slow_timeout",
             "10s",
-            "How long a command may take to come, and its answer to be taken",
+            "Close a connection if a command does not arrive completely, or its reply is not read, within this time",
             |to| &mut to.resp.slow_timeout,
         ),
     ]
@@ -326,35 +322,32 @@ fn access() -> Vec<Setting> {
         of(
             "admin.address",
             "127.0.0.1:8082",
-            "Where limits, keys, policy and metrics are shown, and keys reset, over HTTP; others can reach it only if they must prove who they are",
+            "Listen on this address for administration and metrics; other addresses than loopback need authentication",
             |to| &mut to.admin.address,
         ),
         of(
             "admin.max_connections",
             "100",
-            "Maximum number of connections to the admin listener; max_connections does not count them. One client address gets a quarter of them",
+            "Maximum number of connections to the admin listener; max_connections does not count them. One client address may open a quarter of them",
             |to| &mut to.admin.max_connections,
         ),
         of(
             "tls.certificate",
             "none",
-            "Our certificate and those that lead from it to an authority, in a PEM file: with it, everything is spoken over TLS",
+            "Certificate chain of the server (PEM); enables TLS on all listeners",
             |to| &mut to.tls.certificate,
         ),
-        of("tls.key", "none", "Its private key, in a PEM file", |to| &mut to.tls.key),
-        of(
-            "tls.client_authorities",
-            "none",
-            "The authorities whose certificates callers may show, in a PEM file",
-            |to| &mut to.tls.client_authorities,
-        ),
-        of("tls.require_client", "false", "Whether callers without a certificate are turned away", |to| {
+        of("tls.key", "none", "Private key of the certificate (PEM)", |to| &mut to.tls.key),
+        of("tls.client_authorities", "none", "Authorities that issue client certificates (PEM)", |to| {
+            &mut to.tls.client_authorities
+        }),
+        of("tls.require_client", "false", "Reject clients without a certificate", |to| {
             &mut to.tls.require_client
         }),
         of(
             "keys.file",
             "none",
-            "Who may do what, by token or certificate, in a TOML file: without it, everybody may do everything",
+            "Keys file (TOML) with the scopes of tokens and certificates; without it, every client may do everything",
             |to| &mut to.keys.file,
         ),
     ]
@@ -362,155 +355,128 @@ fn access() -> Vec<Setting> {
 
 fn store() -> Vec<Setting> {
     vec![
-        of(
-            "memory.max_keys",
-            "none",
-            "Keys that are remembered, about: a kind of limit that comes late gets its share while the others still have theirs",
-            |to| &mut to.memory.max_keys,
-        ),
+        of("memory.max_keys", "none", "Approximate maximum number of keys, shared between limits", |to| {
+            &mut to.memory.max_keys
+        }),
         of(
             "memory.max_bytes",
             "1GiB",
-            "Memory that counters and held permits take at most, about: an eighth is for the permits; with Redis, the rest is for what is counted here while it is away",
+            "Approximate maximum memory for counters and holds; one eighth is for holds. With Redis, the rest is for local counters during an outage",
             |to| &mut to.memory.max_bytes,
         ),
         of(
             "memory.at_cap",
             "evict",
-            "What happens to new keys when the memory is full: evict forgets whoever has used the least, refuse refuses them",
+            "When the store is full: evict removes the least used keys, refuse denies requests with new keys",
             |to| &mut to.memory.at_cap,
         ),
         of(
             "memory.holds_per_caller",
             "10000",
-            "Maximum number of permits that one caller can hold at once; a caller is a token, a certificate or an address",
+            "Maximum number of unsettled holds of one client (a token, certificate or address)",
             |to| &mut to.memory.holds_per_caller,
         ),
         of(
             "memory.names",
             "100",
-            "How many of the busiest keys are sure to be listed by name, of up to 16 times as many that are remembered; 0 is none",
+            "Number of busiest keys that are certain to be listed by name; 0 stores no names",
             |to| &mut to.memory.names,
         ),
-        of(
-            "memory.sweep_every",
-            "1min",
-            "How often everything idle is dropped, whether there are calls or not",
-            |to| &mut to.memory.sweep_every,
-        ),
-        of(
-            "redis.timeout",
-            "25ms",
-            "How long Redis may take to answer; then each limit decides by its on_store_failure",
-            |to| &mut to.redis.timeout,
-        ),
-        of(
-            "redis.lease",
-            "0",
-            "The most that this process borrows of one key to decide without asking; 0 asks each time",
-            |to| &mut to.redis.lease,
-        ),
+        of("memory.sweep_every", "1min", "Evict idle keys at this interval", |to| &mut to.memory.sweep_every),
+        of("redis.timeout", "25ms", "Wait this long for Redis; then on_store_failure decides", |to| {
+            &mut to.redis.timeout
+        }),
+        of("redis.lease", "0", "Maximum tokens per key to lease from Redis; 0 disables leasing", |to| {
+            &mut to.redis.lease
+        }),
         of(
             "redis.lease_time",
             "4s",
-            "How long what is borrowed may be used, from 100ms to 30s: what a process that crashed had borrowed counts as used after that time",
+            "Lifetime of a lease, from 100ms to 30s; tokens leased by a crashed process count as used when it ends",
             |to| &mut to.redis.lease_time,
         ),
         of(
             "redis.prefix",
             "none",
-            "What the names of all keys in Redis begin with; processes with different prefixes share nothing",
+            "Prefix of all keys in Redis; processes with different prefixes share nothing",
             |to| &mut to.redis.prefix,
         ),
-        of(
-            "redis.keys",
-            "hashed",
-            "How callers' keys are written into Redis: as a hash, or clear, which is as they are up to 64 bytes",
-            |to| &mut to.redis.keys,
-        ),
+        of("redis.keys", "hashed", "Store keys in Redis hashed, or clear (unchanged up to 64 bytes)", |to| {
+            &mut to.redis.keys
+        }),
         of(
             "redis.tls_certificate",
             "none",
-            "The certificate that is shown to Redis and its sentinels, with those that lead from it to an authority, in a PEM file",
+            "Client certificate chain for Redis and its Sentinels (PEM)",
             |to| &mut to.redis.tls_certificate,
         ),
-        of("redis.tls_key", "none", "Its private key, in a PEM file", |to| &mut to.redis.tls_key),
+        of("redis.tls_key", "none", "Private key of redis.tls_certificate (PEM)", |to| &mut to.redis.tls_key),
         of(
             "redis.sentinel_user",
             "none",
-            "The user that the sentinels know; the one in the store's address is that of the servers",
+            "User name for the Sentinels; the one in the address is for the Redis servers",
             |to| &mut to.redis.sentinel_user,
         ),
         of(
             "redis.sentinel_password_file",
             "none",
-            "A file that holds the password for the sentinels; what stands in it, but for a line end, is the password",
+            "File with the password of the Sentinels; one line end is ignored",
             |to| &mut to.redis.sentinel_password_file,
         ),
         of(
             "snapshot.folder",
             "none",
-            "Where the counters are saved at the end, and restored from at the start",
+            "Save counters in this folder at the end, and restore them at the start",
             |to| &mut to.snapshot.folder,
         ),
-        of("snapshot.every", "5min", "How often they are saved meanwhile", |to| &mut to.snapshot.every),
+        of("snapshot.every", "5min", "Save counters at this interval", |to| &mut to.snapshot.every),
     ]
 }
 
 fn told() -> Vec<Setting> {
     vec![
-        of("metrics.compat", "none", "Whose names of metrics are told beside ours", |to| {
-            &mut to.metrics.compat
-        }),
-        of("log.level", "info", "What is told on the standard error", |to| &mut to.log.level),
-        of("log.format", "text", "Whether the log is for people or for programs", |to| &mut to.log.format),
+        of("metrics.compat", "none", "Also export metrics under these names", |to| &mut to.metrics.compat),
+        of("log.level", "info", "Minimum log level, written to stderr", |to| &mut to.log.level),
+        of("log.format", "text", "Format of the log: text, or JSON lines", |to| &mut to.log.format),
         of(
             "log.audit",
             "true",
-            "Whether resets, reloads, changes of keys and failed authentications are logged, as lines of JSON on the standard error",
+            "Log resets, reloads, key changes and failed authentications as JSON lines to stderr",
             |to| &mut to.log.audit,
         ),
-        of(
-            "log.decisions",
-            "off",
-            "Which calls are logged, as lines of JSON on the standard error: none, those that are denied, or all",
-            |to| &mut to.log.decisions,
-        ),
-        of("log.decisions_one_in", "1", "Logs one of so many of these calls, chosen at random", |to| {
+        of("log.decisions", "off", "Decisions to log as JSON lines to stderr: off, denied or all", |to| {
+            &mut to.log.decisions
+        }),
+        of("log.decisions_one_in", "1", "Log one of this many decisions, chosen at random", |to| {
             &mut to.log.decisions_one_in
         }),
-        of(
-            "log.keys",
-            "hashed",
-            "Whether these lines show keys as they are, or as digests that are the same until the process ends",
-            |to| &mut to.log.keys,
-        ),
+        of("log.keys", "hashed", "Show keys in these lines hashed, or clear", |to| &mut to.log.keys),
     ]
 }
 
-/// Something that can be set.
+/// The description of one setting.
 pub(crate) struct Setting {
-    /// Its name in a file: a dot stands between a table and what is in it.
+    /// Its key in the settings file, such as `http.address`.
     pub(crate) key: &'static str,
-    /// What stands for its value in the help.
+    /// The placeholder for its value in the help.
     pub(crate) value: &'static str,
-    /// What is expected.
+    /// The values that are expected, for error messages.
     pub(crate) expected: String,
-    /// What it is if nobody says anything.
+    /// Its default.
     pub(crate) default: &'static str,
-    /// What it is for.
+    /// Its description.
     pub(crate) help: &'static str,
-    /// What may be shown of a text that was read.
+    /// Hides passwords in a valid value.
     pub(crate) shown: fn(&str) -> String,
-    /// What may be shown of a text that could not be read.
+    /// Hides passwords in an invalid value.
     found: fn(&str) -> String,
     set: Box<Set>,
 }
 
-/// Reads a text into its place, if it is right.
+/// Parses a text and stores the value. Returns `false` if the text is invalid.
 type Set = dyn Fn(&mut Settings, &str) -> bool;
 
-/// The setting that is kept at a place.
+/// Creates a setting whose value is stored at `place`.
 fn of<V: Value + 'static>(
     key: &'static str,
     default: &'static str,
@@ -531,17 +497,17 @@ fn of<V: Value + 'static>(
 }
 
 impl Setting {
-    /// Its flag, without the dashes before it.
+    /// Returns its flag without the leading dashes.
     pub(crate) fn flag(&self) -> String {
         self.key.replace(['.', '_'], "-")
     }
 
-    /// Its variable.
+    /// Returns its environment variable.
     pub(crate) fn variable(&self) -> String {
         format!("{PREFIX}{}", self.key.replace('.', "_").to_uppercase())
     }
 
-    /// The heading that it stands under.
+    /// Returns its heading in the help and the docs.
     pub(crate) fn group(&self) -> &'static str {
         match self.key.split_once('.') {
             None => "Service",
@@ -560,14 +526,17 @@ impl Setting {
         }
     }
 
-    /// Sets it to what a text says, or tells what would be right.
+    /// Parses and stores a value.
+    ///
+    /// # Errors
+    /// A message with the expected values if `text` is invalid.
     pub(crate) fn set(&self, to: &mut Settings, text: &str) -> Result<(), String> {
         let is_set = (self.set)(to, text);
         if is_set { Ok(()) } else { Err(format!("expected {}, found {}", self.expected, (self.found)(text))) }
     }
 }
 
-/// What happens to new keys when there is no room.
+/// The treatment of new keys when the store is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AtCap {
     #[default]
@@ -576,11 +545,11 @@ pub(crate) enum AtCap {
 }
 
 impl Choice for AtCap {
-    const NAME: &'static str = "WHAT";
+    const NAME: &'static str = "ACTION";
     const ALL: &'static [(&'static str, Self)] = &[("evict", Self::Evict), ("refuse", Self::Refuse)];
 }
 
-/// How callers' keys are written into Redis.
+/// The form of keys in Redis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum KeyForm {
     #[default]
@@ -589,11 +558,11 @@ pub(crate) enum KeyForm {
 }
 
 impl Choice for KeyForm {
-    const NAME: &'static str = "HOW";
+    const NAME: &'static str = "FORM";
     const ALL: &'static [(&'static str, Self)] = &[("hashed", Self::Hashed), ("clear", Self::Clear)];
 }
 
-/// Whose names of metrics are told beside ours.
+/// A service whose metric names are exported as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compat {
     Envoy,
@@ -601,11 +570,11 @@ pub(crate) enum Compat {
 }
 
 impl Choice for Compat {
-    const NAME: &'static str = "WHOSE";
+    const NAME: &'static str = "SERVICE";
     const ALL: &'static [(&'static str, Self)] = &[("envoy", Self::Envoy), ("limitador", Self::Limitador)];
 }
 
-/// What is told.
+/// The minimum level of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Level {
     Error,
@@ -627,7 +596,7 @@ impl Choice for Level {
     ];
 }
 
-/// How it is told.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
     #[default]
@@ -640,7 +609,7 @@ impl Choice for Format {
     const ALL: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
 }
 
-/// Which calls are logged.
+/// The decisions that are logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Decisions {
     #[default]
@@ -650,12 +619,12 @@ pub(crate) enum Decisions {
 }
 
 impl Choice for Decisions {
-    const NAME: &'static str = "WHICH";
+    const NAME: &'static str = "DECISIONS";
     const ALL: &'static [(&'static str, Self)] =
         &[("off", Self::Off), ("denied", Self::Denied), ("all", Self::All)];
 }
 
-/// How keys are shown in logs.
+/// The form of keys in logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LoggedKeys {
     #[default]
@@ -664,6 +633,6 @@ pub(crate) enum LoggedKeys {
 }
 
 impl Choice for LoggedKeys {
-    const NAME: &'static str = "HOW";
+    const NAME: &'static str = "FORM";
     const ALL: &'static [(&'static str, Self)] = &[("hashed", Self::Hashed), ("clear", Self::Clear)];
 }

@@ -220,8 +220,8 @@ fn when_redis_is_killed_every_limit_has_its_way_and_when_it_is_back_all_is_exact
     let rest = left(&one, "ann");
     assert_eq!((ask(&two, "user", "ann"), left(&one, "ann")), (by_store(), rest - 1), "one counter again");
     // Answers, item 29: the log says once that Redis is back.
-    until("it is told", || one.log().contains("redis answers again"));
-    assert_eq!(one.log().matches("redis answers again").count(), 1, "{}", one.log());
+    until("it is told", || one.log().contains("Redis responds again"));
+    assert_eq!(one.log().matches("Redis responds again").count(), 1, "{}", one.log());
 }
 
 /// Answers, item 24: callers' keys are hashed in Redis unless a setting says otherwise, and a prefix keeps a fleet apart from others.
@@ -262,7 +262,7 @@ fn a_lease_lasts_as_long_as_the_setting_says() {
     assert!((20_000..=31_100).contains(&long) && short <= 1_100, "{long} and {short} ms");
     for bad in ["--redis-lease-time=31s", "--redis-lease-time=99ms"] {
         let (code, _, err) = run(&["serve", bad]);
-        assert!(code == 2 && err.contains("redis.lease_time is not between 100ms and 30s"), "{bad}: {err}");
+        assert!(code == 2 && err.contains("redis.lease_time must be from 100ms to 30s"), "{bad}: {err}");
     }
 }
 
@@ -278,11 +278,11 @@ fn secrets_for_redis_come_from_files_and_are_not_shown() {
         (&[sentinel, "--redis-sentinel-password-file", missing], "--redis-sentinel-password-file: /nowhere"),
         (
             &["--store=redis://127.0.0.1:1", "--redis-sentinel-password-file", secret],
-            "a user or password of sentinels is given, and the address names none",
+            "a user or password for Sentinels needs an address with redis+sentinel:",
         ),
         (
             &["--store=rediss://127.0.0.1:1", "--redis-tls-certificate", secret],
-            "redis.tls_certificate is given without redis.tls_key",
+            "redis.tls_certificate needs redis.tls_key",
         ),
         (
             &["--store=rediss://127.0.0.1:1", "--redis-tls-certificate", secret, "--redis-tls-key", secret],
@@ -328,7 +328,7 @@ fn it_starts_without_redis_and_finds_it_when_it_comes() {
     let service = serve(&path, &format!("redis://:secret@127.0.0.1:{port}"));
     let log = service.log();
     assert!(
-        log.contains("redis is not there yet") && log.contains(&format!("redis://…@127.0.0.1:{port}")),
+        log.contains("Redis is unavailable") && log.contains(&format!("redis://…@127.0.0.1:{port}")),
         "{log}"
     );
     assert!(!log.contains("secret"), "{log}");
@@ -420,7 +420,7 @@ fn what_is_borrowed_is_shown_and_given_back_at_the_end() {
     assert!((1..30).contains(&spent), "the first at least asked for more: {spent}");
     one.signal("TERM");
     let (code, log) = one.end();
-    assert!(code == Some(0) && log.contains("what was borrowed has been given back"), "{log}");
+    assert!(code == Some(0) && log.contains("returned leased tokens to Redis"), "{log}");
     let admitted = (0..100).filter(|_| ask(&two, "user", "ann").0 == 200).count();
     assert_eq!(admitted, 70, "all that the other did not use, and no more");
 }
@@ -438,7 +438,7 @@ fn a_cluster_serves_as_well() {
 #[test]
 fn snapshots_are_for_the_store_in_memory() {
     let (code, _, err) = run(&["serve", "--store=redis://127.0.0.1:1", "--snapshot-folder=here"]);
-    assert!(code == 2 && err.contains("--snapshot-folder is for the store in memory"), "{err}");
+    assert!(code == 2 && err.contains("--snapshot-folder needs the in-memory store"), "{err}");
 }
 
 // Guards, item 9: what a process remembers while Redis is away is within `memory.max_bytes`, and is measured.

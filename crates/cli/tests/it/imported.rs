@@ -54,7 +54,7 @@ fn a_folder_of_files_for_envoys_service_is_served_as_it_is_and_watched() {
         .unwrap();
     until("there is another limit", || code(service.grpc, "mail", &sender) == Code::Ok);
     fs::write(folder.path().join("more.yaml"), WEB).unwrap();
-    until("a domain in two files is refused", || service.get("/v1/policy").contains("is already in"));
+    until("a domain in two files is refused", || service.get("/v1/policy").contains("is already defined in"));
     assert_eq!(code(service.grpc, "mail", &sender), Code::Ok, "the policy before goes on");
 }
 

@@ -365,7 +365,7 @@ fn readiness_ends_before_the_listeners_close() {
     service.signal("TERM");
     until("it is not ready", || ask(service.http, "GET", "/readyz", "").0 == 503);
     assert_eq!((service.check(ANN), ask(service.http, "GET", "/healthz", "").0), (200, 200));
-    service.tells("the listeners close after the delay");
+    service.tells("serving until the delay ends");
     service.signal("TERM");
     let (code, log) = service.end();
     assert_eq!(code, Some(0), "the second signal ends the delay: {log}");
@@ -377,6 +377,25 @@ fn readiness_ends_before_the_listeners_close() {
     assert!(code == Some(0) && begun.elapsed() >= Duration::from_millis(300), "the delay runs out: {log}");
 }
 
+/// Front door, item 6: operations documents every metric that is exported, with and without Redis.
+#[test]
+fn every_metric_is_in_the_operations_page() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate.md");
+    let page = fs::read_to_string(page).unwrap();
+    let redis = Redis::start();
+    let store = format!("--store=redis://127.0.0.1:{}", redis.port());
+    for flags in [&[][..], &[&*store, "--redis-lease=10"]] {
+        let (_keep, service) = start(flags);
+        service.check(ANN);
+        let text = service.get("/metrics");
+        let help = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
+        let names: Vec<&str> = help.filter_map(|line| line.split(' ').next()).collect();
+        assert!(names.len() > 20, "{text}");
+        let missing: Vec<&&str> = names.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+        assert!(missing.is_empty(), "docs/operate.md does not describe {missing:?}");
+    }
+}
+
 /// Answers, item 29: a port in use is one line, without a backtrace.
 #[test]
 fn a_port_in_use_is_one_line() {
@@ -384,8 +403,36 @@ fn a_port_in_use_is_one_line() {
     let address = taken.local_addr().unwrap();
     let (code, out, err) = run(&["serve", "--log-level=warn", &format!("--http-address={address}")]);
     assert_eq!((code, out.as_str()), (1, ""));
-    let start = format!("tollgate: cannot listen on {address}, as --http-address says: ");
+    let start = format!("error: cannot listen on {address} (--http-address): ");
     assert!(err.starts_with(&start) && err.lines().count() == 1, "{err}");
+}
+
+/// Front door, item 9: with `--log-format json`, errors before the log starts are JSON lines as well.
+#[test]
+fn start_up_errors_are_json_lines_with_log_format_json() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("--http-address={}", taken.local_addr().unwrap());
+    for (flags, status, message) in [
+        (&["--workers=many"][..], 2, "--workers: expected a whole number from 0 to 1024, found \"many\""),
+        (&["--wokers=1"], 2, "unexpected argument '--wokers' found"),
+        (&["--policy=no/such.toml"], 1, "no/such.toml: cannot be read: "),
+        (&["--tls-certificate=cert.pem"], 2, "tls.certificate needs tls.key"),
+        (&["--admin-address=none", "--log-level=error", &address], 1, "cannot listen on 127.0.0.1:"),
+    ] {
+        for format in [&["--log-format=json"][..], &["--log-format", "json"]] {
+            let (code, out, err) = run(&[&["serve"], format, flags].concat());
+            assert_eq!((code, out.as_str(), err.lines().count()), (status, "", 1), "{err}");
+            let line: Value = serde_json::from_str(&err).unwrap_or_else(|error| panic!("{error}: {err}"));
+            assert_eq!(line["level"], "ERROR", "{err}");
+            assert!(line["message"].as_str().is_some_and(|text| text.starts_with(message)), "{err}");
+        }
+        let (code, _, err) = run(&[&["serve"], flags].concat());
+        assert!(code == status && err.starts_with(&format!("error: {message}")), "{err}");
+    }
+    let mut command = crate::support::tollgate();
+    command.args(["serve", "--workers=many"]).env("TOLLGATE_LOG_FORMAT", "json");
+    let err = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    assert!(serde_json::from_str::<Value>(&err).is_ok(), "{err}");
 }
 
 /// Answers, item 29: a snapshot that cannot be read is kept when the next one is saved, and the log says where.

@@ -114,9 +114,9 @@ fn the_password_of_redis_can_stand_in_a_file() {
 
     fs::write(&path, "\n").expect("it is written");
     for (arguments, expected) in [
-        (&[&*store, &file][..], "the file is empty: it must hold the password"),
+        (&[&*store, &file][..], "the file is empty; expected a password"),
         (&[&store, "--store-password-file=no/such/file"], "no/such/file: No such file"),
-        (&[&file], "the store in memory has no password"),
+        (&[&file], "store_password_file needs a Redis store"),
     ] {
         let (code, _, err) = run(&[&["serve"], arguments].concat());
         assert!(code == 2 && err.contains(expected), "{arguments:?}: {err}");

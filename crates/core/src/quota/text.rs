@@ -43,7 +43,7 @@ impl FromStr for Quota {
         parse(trimmed).map_err(|problem| {
             let small = trimmed.to_lowercase();
             let problem =
-                if parse(&small).is_ok() { format!("it needs small letters: {small}") } else { problem };
+                if parse(&small).is_ok() { format!("write it in lower case: {small}") } else { problem };
             QuotaError { text: text.to_string(), problem }
         })
     }
@@ -81,9 +81,7 @@ impl fmt::Display for Span {
 
 fn parse(text: &str) -> Result<Quota, String> {
     if text.is_empty() {
-        return Err(
-            "it is empty; expected for example 10/s, 600/min burst 50, 1 per 2.5s or unlimited".to_string()
-        );
+        return Err("empty; expected for example 10/s, 600/min burst 50, 1 per 2.5s or unlimited".to_string());
     }
     if text.eq_ignore_ascii_case("unlimited") {
         return Ok(Quota::UNLIMITED);
@@ -104,7 +102,7 @@ fn parse(text: &str) -> Result<Quota, String> {
 fn missing_period(rate: &str) -> String {
     match count(rate) {
         Ok(_) => {
-            format!("a period is missing after {rate:?}; expected for example {rate}/s or {rate} per 10s")
+            format!("missing period after {rate:?}; expected for example {rate}/s or {rate} per 10s")
         }
         Err(problem) => problem,
     }
@@ -166,10 +164,10 @@ fn span(text: &str) -> Result<u64, String> {
 fn unknown_unit(name: &str, number: &str) -> String {
     let units = "ns, us, ms, s, min, h, d or w";
     if name.to_ascii_lowercase().contains("burst") {
-        return "the burst goes last, in small letters and with a space: 10/s burst 20".to_string();
+        return "write the burst at the end, in lower case and after a space: 10/s burst 20".to_string();
     }
     match (name.is_empty(), number.is_empty()) {
-        (true, true) => format!("the period is missing; expected a unit: {units}"),
+        (true, true) => format!("missing period; expected a unit: {units}"),
         (true, false) => format!("the period {number} needs a unit: {units}"),
         (false, _) => format!("unknown unit of time {name:?}; expected {units}"),
     }
@@ -232,12 +230,12 @@ mod tests {
     #[test]
     fn names_what_is_wrong() {
         let cases = [
-            ("", "it is empty; expected for example 10/s, 600/min burst 50, 1 per 2.5s or unlimited"),
-            ("10", "a period is missing after \"10\"; expected for example 10/s or 10 per 10s"),
+            ("", "empty; expected for example 10/s, 600/min burst 50, 1 per 2.5s or unlimited"),
+            ("10", "missing period after \"10\"; expected for example 10/s or 10 per 10s"),
             ("ten/s", "expected a number such as 10, found \"ten\""),
             ("-1/s", "expected a number such as 10, found \"-1\""),
             ("10/x", "unknown unit of time \"x\"; expected ns, us, ms, s, min, h, d or w"),
-            ("10/", "the period is missing; expected a unit: ns, us, ms, s, min, h, d or w"),
+            ("10/", "missing period; expected a unit: ns, us, ms, s, min, h, d or w"),
             ("10/5", "the period 5 needs a unit: ns, us, ms, s, min, h, d or w"),
             ("10/0s", "a period of \"0s\" is zero; for no limit write unlimited"),
             ("10/s burst", "expected a number such as 10, found \"\""),
@@ -251,9 +249,9 @@ mod tests {
             ("1 per 40000w", "a period of 40000 is too long; the longest is 584 years"),
             ("10/s burst 1.5", "expected a whole number, found \"1.5\""),
             ("1.5/s", "expected a whole number, found \"1.5\"; for 1.5/s write 3 per 2s"),
-            ("10/s burst=5", "the burst goes last, in small letters and with a space: 10/s burst 20"),
-            ("10/S burst 5", "it needs small letters: 10/s burst 5"),
-            ("1 Per 2s", "it needs small letters: 1 per 2s"),
+            ("10/s burst=5", "write the burst at the end, in lower case and after a space: 10/s burst 20"),
+            ("10/S burst 5", "write it in lower case: 10/s burst 5"),
+            ("1 Per 2s", "write it in lower case: 1 per 2s"),
             ("1__0/s", "expected a number such as 10, found \"1__0\""),
             ("burst 5", "expected a number such as 10, found \"burst 5\""),
         ];

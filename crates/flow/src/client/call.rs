@@ -178,7 +178,7 @@ impl<W: Wire> Call<W> {
         let attempt = self.effort.attempts;
         let status = landed.outcome.as_ref().ok().map(|answer| W::head(answer).0.as_u16());
         let error = landed.outcome.as_ref().err().map(tracing::field::display); // not its causes
-        tracing::info!(target: "tollgate::client", upstream, %method, attempt, status, error, ?wait, "trying again");
+        tracing::info!(target: "tollgate::client", upstream, %method, attempt, status, error, ?wait, "retrying");
     }
 
     fn waited_since(&mut self, start: Tick) {

@@ -29,11 +29,11 @@ pub enum NoAnswer {
 impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Failed(_) => "the request failed",
-            Self::TimedOut => "the server did not answer in time",
-            Self::Ended(Ended::Cancelled) => "the call was cancelled",
-            Self::Ended(_) => "the call was not done in time",
-            Self::NoTurn(_) => "there was no turn for the call",
+            Self::Failed(_) => "request failed",
+            Self::TimedOut => "no response in time",
+            Self::Ended(Ended::Cancelled) => "request cancelled",
+            Self::Ended(_) => "deadline exceeded",
+            Self::NoTurn(_) => "no permit for the request",
         })
     }
 }

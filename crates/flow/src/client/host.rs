@@ -53,7 +53,7 @@ impl Host {
         let advice = self.feedback.read(sent, status, headers, b"");
         if let Some(pause) = self.feedback.paused_for().filter(|pause| *pause > before + SAME_PAUSE) {
             let (status, rate) = (status.as_u16(), self.feedback.rate());
-            tracing::info!(target: "tollgate::client", upstream = name, status, ?pause, rate, "paused");
+            tracing::info!(target: "tollgate::client", upstream = name, status, ?pause, rate, "pausing requests to the upstream");
         }
         advice
     }

@@ -35,10 +35,10 @@ impl Ended {
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cancelled => f.write_str("it was cancelled"),
-            Self::Deadline => f.write_str("it was not done in time"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Deadline => f.write_str("deadline exceeded"),
             Self::TooShort { needed, left } => {
-                write!(f, "there is not enough time: it needs {needed:?}, and {left:?} is left")
+                write!(f, "not enough time: needs {needed:?}, {left:?} left")
             }
         }
     }

@@ -78,7 +78,7 @@ impl Panicked {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
         contain(|| drop(payload));
-        Self(text.unwrap_or_else(|| "with something that is not text".to_owned()))
+        Self(text.unwrap_or_else(|| "a value that is not text".to_owned()))
     }
 }
 

@@ -32,7 +32,7 @@ impl<E: Transient> Transient for AllFailed<E> {
 impl<E> fmt::Display for AllFailed<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.errors.len() {
-            0 => f.write_str("there was no handler to ask"),
+            0 => f.write_str("no handler for the request"),
             1 => f.write_str("the only copy of the request failed"),
             copies => write!(f, "all {copies} copies of the request failed"),
         }
@@ -49,7 +49,7 @@ impl From<AllFailed<Fault>> for Fault {
     /// The fault of the copy that failed last, which now knows how many there were.
     fn from(failed: AllFailed<Fault>) -> Self {
         let copies = failed.errors.len();
-        let none = || Self::new("there was no handler to ask").try_again(Again::Never);
+        let none = || Self::new("no handler for the request").try_again(Again::Never);
         failed.into_last().map_or_else(none, |fault| fault.with("copies", copies))
     }
 }

@@ -355,7 +355,7 @@ async fn a_retry_goes_around_a_hedge() {
 fn when_all_failed_the_words_and_the_fault_say_so() {
     let late = || std::io::Error::from(std::io::ErrorKind::TimedOut);
     let failed = |n| AllFailed { errors: std::iter::repeat_with(late).take(n).collect() };
-    assert_eq!(failed(0).to_string(), "there was no handler to ask");
+    assert_eq!(failed(0).to_string(), "no handler for the request");
     assert_eq!(failed(1).to_string(), "the only copy of the request failed");
     assert_eq!(failed(3).to_string(), "all 3 copies of the request failed");
     assert_eq!(std::error::Error::source(&failed(3)).unwrap().to_string(), "timed out");

@@ -360,10 +360,10 @@ fn a_fault_that_was_given_up_is_the_last_one_and_knows_how_often() {
 fn what_was_given_up_before_the_first_try_was_over_says_why_the_scope_ended() {
     let ended = Why::Ended(Ended::Deadline);
     let gave_up = GaveUp::<Error> { why: ended, error: None, tries: 1, took: SECOND };
-    assert_eq!(gave_up.to_string(), "gave up after 1 try in 1.0s: it was not done in time");
+    assert_eq!(gave_up.to_string(), "gave up after 1 try in 1.0s: deadline exceeded");
     assert_eq!((gave_up.again(), Again::of(&gave_up)), (Again::Later, Again::Later));
     let fault = Fault::from(GaveUp::<Fault> { why: ended, error: None, tries: 1, took: SECOND });
-    assert!(!fault.is_unexpected() && fault.to_string().starts_with("it was not done in time"), "{fault}");
+    assert!(!fault.is_unexpected() && fault.to_string().starts_with("deadline exceeded"), "{fault}");
 }
 
 proptest! {

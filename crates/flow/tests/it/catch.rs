@@ -42,7 +42,7 @@ async fn a_panic_after_an_await_becomes_a_fault() {
 #[tokio::test]
 async fn a_panic_without_text_becomes_a_fault() {
     let fault = catch(async { quietly(7_u8) }).await.map(|(): ()| ()).unwrap_err();
-    assert_eq!(said(&fault), "panicked: with something that is not text");
+    assert_eq!(said(&fault), "panicked: a value that is not text");
 }
 
 #[test]
@@ -65,7 +65,7 @@ impl Drop for Bomb {
 #[tokio::test]
 async fn a_payload_that_panics_when_dropped_is_contained() {
     let fault = catch(async { quietly(Bomb) }).await.map(|(): ()| ()).unwrap_err();
-    assert_eq!(said(&fault), "panicked: with something that is not text");
+    assert_eq!(said(&fault), "panicked: a value that is not text");
 }
 
 #[tokio::test]

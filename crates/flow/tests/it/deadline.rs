@@ -163,21 +163,14 @@ mod ends {
             (fault.to_string().split(" (fault").next().unwrap().to_owned(), fault.again())
         };
         let short = Ended::TooShort { needed: 3 * SECOND, left: SECOND / 2 };
-        assert_eq!(
-            told(Ended::Cancelled),
-            ("it was cancelled; trying again will not help".into(), Again::Never)
-        );
+        assert_eq!(told(Ended::Cancelled), ("cancelled; trying again will not help".into(), Again::Never));
         assert_eq!(
             told(Ended::Deadline),
-            ("it was not done in time; trying again later can help".into(), Again::Later)
+            ("deadline exceeded; trying again later can help".into(), Again::Later)
         );
         assert_eq!(
             told(short),
-            (
-                "there is not enough time: it needs 3s, and 500ms is left; trying again later can help"
-                    .into(),
-                Again::Later
-            )
+            ("not enough time: needs 3s, 500ms left; trying again later can help".into(), Again::Later)
         );
     }
 }

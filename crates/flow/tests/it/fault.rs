@@ -210,9 +210,9 @@ mod wrapping {
     fn errors_made_for_people_speak_for_themselves() {
         let elapsed = Fault::from(Elapsed);
         assert!(!elapsed.is_unexpected());
-        assert!(elapsed.to_string().starts_with("it took too long; trying again later can help"));
+        assert!(elapsed.to_string().starts_with("timed out; trying again later can help"));
         let full = Fault::from(WaitError::Full { waiting: 9 });
-        assert!(full.to_string().starts_with("the queue is full: 9 are waiting already; trying again later"));
+        assert!(full.to_string().starts_with("queue is full: 9 waiting; trying again later"));
         let limiter = Limiter::builder(Quota::per_minute(1)).clock(ManualClock::new()).build();
         limiter.reserve_n(1).unwrap();
         let refused = Fault::from(limiter.reserve_within(1, Duration::ZERO).unwrap_err());

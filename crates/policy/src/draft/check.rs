@@ -1,4 +1,4 @@
-//! What must be right about limits whatever format they came in.
+//! Checks of limits of any file format.
 
 mod entries;
 
@@ -17,7 +17,7 @@ type Names<'d> = HashMap<(&'d str, &'d str), usize>;
 /// The labels in each domain.
 type Labels<'d> = HashSet<(&'d str, &'d str)>;
 
-/// More than anybody needs, and few enough that checking them is no work.
+/// More than a policy needs, and few enough that the checks are fast.
 const MOST_RATES: usize = 16;
 pub(crate) const MOST_FIELDS: usize = 64;
 
@@ -34,7 +34,7 @@ pub(crate) fn check(draft: &Draft, problems: &mut Problems) {
     }
 }
 
-/// Names, and what refers to them.
+/// Checks names and references to them.
 fn check_names<'d>(draft: &'d Draft, problems: &mut Problems) {
     let mut names = Names::new();
     for (index, limit) in draft.limits.iter().enumerate() {
@@ -61,7 +61,7 @@ fn check_names<'d>(draft: &'d Draft, problems: &mut Problems) {
     check_circles(draft, &names, problems);
 }
 
-/// No two files say different things of one domain.
+/// Checks that the files of a domain agree.
 fn check_domains(draft: &Draft, problems: &mut Problems) {
     let mut first: HashMap<&str, &DraftDomain> = HashMap::new();
     for said in &draft.domains {
@@ -71,7 +71,7 @@ fn check_domains(draft: &Draft, problems: &mut Problems) {
                 "the domain {:?} has unmatched = \"{}\" here and \"{}\" at {}",
                 said.name, said.unmatched, known.unmatched, known.place
             );
-            let help = "say the same in all files of a domain, or say it in one".to_owned();
+            let help = "use the same value in all files of the domain, or set it in one file only".to_owned();
             problems.add(|| Problem::new(&said.place, message).help(help));
         }
     }
@@ -111,7 +111,7 @@ fn check_replaces(limit: &DraftLimit, names: &Names, labels: &Labels, problems: 
             problems.add(|| Problem::new(&other.place, message));
         } else if !names.contains_key(&called) && !labels.contains(&called) {
             problems.add(|| {
-                let message = format!("there is no limit {:?} in the domain {:?}", other.name, limit.domain);
+                let message = format!("unknown limit {:?} in the domain {:?}", other.name, limit.domain);
                 let known = names.keys().chain(labels);
                 let known = known.filter(|known| known.0 == limit.domain && !limit.is_called(known.1));
                 let mut known: Vec<&str> = known.map(|known| known.1).collect();
@@ -134,7 +134,7 @@ fn check_circles(draft: &Draft, names: &Names, problems: &mut Problems) {
     for (index, other) in circles(&replaces) {
         let (limit, other) = (&draft.limits[index], &draft.limits[other]);
         let message = format!(
-            "the limit {:?} replaces {:?}, which in the end replaces it: none of them would be left",
+            "limits {:?} and {:?} replace each other, directly or through other limits",
             limit.name, other.name
         );
         problems.add(|| Problem::new(&limit.place, message));
@@ -173,65 +173,65 @@ fn peel(edges: &[Vec<usize>]) -> Vec<bool> {
     remains
 }
 
-/// What is wrong with a limit by itself.
+/// Returns the errors of a limit by itself.
 fn contents(limit: &DraftLimit) -> Vec<String> {
     if limit.conditions.len().max(limit.key.len()) > MOST_FIELDS {
-        return vec![format!("a limit looks at no more than {MOST_FIELDS} fields")];
+        return vec![format!("at most {MOST_FIELDS} fields per limit")];
     }
     let others = limit.overrides.iter().flat_map(|other| &other.rates);
     let rates = std::iter::once(&limit.rates).chain(others.map(|(_, rates)| rates));
     let mut messages: Vec<String> = rates.filter_map(|rates| rates_problem(rates, limit.kind)).collect();
     for (at, other) in limit.overrides.iter().enumerate() {
         if limit.overrides[..at].iter().any(|earlier| earlier.field == other.field) {
-            messages.push(format!("the field {:?} is overridden twice", other.field));
+            messages.push(format!("duplicate override of the field {:?}", other.field));
         }
     }
     let fields: Vec<&str> = limit.key_fields().collect();
     for (at, field) in fields.iter().enumerate() {
         if fields[..at].contains(field) {
-            messages.push(format!("the field {field:?} stands twice in the key"));
+            messages.push(format!("duplicate field {field:?} in the key"));
         }
         if limit.conditions.iter().any(|(name, condition)| name == *field && *condition == Condition::Absent)
         {
-            messages.push(format!("the key needs the field {field:?}, which has to be absent"));
+            messages.push(format!("the key needs field {field:?}, but match requires it to be absent"));
         }
     }
     for (at, (field, condition)) in limit.conditions.iter().enumerate() {
         if *condition == Condition::AnyOf(Vec::new()) {
-            messages.push(format!("no value can pass the condition on the field {field:?}"));
+            messages.push(format!("the condition on field {field:?} can never hold"));
         }
         if limit.conditions[..at].iter().any(|(name, _)| name == field) {
-            messages.push(format!("there are two conditions on the field {field:?}"));
+            messages.push(format!("duplicate condition on the field {field:?}"));
         }
     }
     messages
 }
 
-/// What is wrong with rates that belong together.
+/// Returns the error of a list of rates, if there is one.
 pub(crate) fn rates_problem(rates: &[Quota], kind: Kind) -> Option<String> {
     let has_burst = |rate: &&Quota| !rate.is_unlimited() && rate.burst_size() != rate.count();
     let twice = rates.iter().enumerate().take(MOST_RATES).find(|(at, rate)| rates[..*at].contains(rate));
     if rates.is_empty() {
         Some("expected at least one rate, such as \"10/s\"".to_owned())
     } else if rates.len() > MOST_RATES {
-        Some(format!("a limit has no more than {MOST_RATES} rates"))
+        Some(format!("at most {MOST_RATES} rates per limit"))
     } else if rates.len() > 1 && rates.iter().any(Quota::is_unlimited) {
-        Some("\"unlimited\" stands alone: beside another rate it changes nothing".to_owned())
+        Some("\"unlimited\" cannot be combined with another rate".to_owned())
     } else if let Some((_, rate)) = twice {
-        Some(format!("the rate \"{rate}\" stands there twice"))
+        Some(format!("duplicate rate \"{rate}\""))
     } else if let Some(rate) = rates.iter().find(|rate| is_too_deep(rate, kind)) {
         let most = SlidingLog::MAX_ENTRIES;
         let better = Kind::SubWindows;
         Some(format!(
-            "a {kind} keeps at most {most} calls of each key, but the rate \"{rate}\" needs more; use {better}"
+            "{kind} stores at most {most} requests per key, but the rate \"{rate}\" needs more; use {better}"
         ))
     } else {
         let useless = rates.iter().find(has_burst).filter(|_| !uses_burst(kind));
-        useless.map(|rate| format!("a {kind} has no burst, but the rate \"{rate}\" asks for one"))
+        useless.map(|rate| format!("{kind} has no burst, but the rate \"{rate}\" sets one"))
     }
 }
 
-/// Whether a store would have to remember more calls than it does.
+/// Whether the store would need more entries than it keeps.
 fn is_too_deep(rate: &Quota, kind: Kind) -> bool {
     kind == Kind::SlidingLog && !rate.is_unlimited() && rate.count() > SlidingLog::MAX_ENTRIES
 }
@@ -270,9 +270,7 @@ mod tests {
             [""; 0]
         );
         let circle = |from, to| {
-            format!(
-                "the limit {from:?} replaces {to:?}, which in the end replaces it: none of them would be left"
-            )
+            format!("limits {from:?} and {to:?} replace each other, directly or through other limits")
         };
         // e only leads to the circle, and f only hangs from it.
         let draft = limits(&[("a", &["b"]), ("b", &["c"]), ("c", &["f", "a"]), ("e", &["a"]), ("f", &[])]);
@@ -319,7 +317,7 @@ mod tests {
         draft.limits[1].domain = "other".to_owned();
         assert_eq!(messages(&draft), [""; 0]);
         draft.limits[1].envoy.replaces = vec![Reference { name: "b".to_owned(), place: Place::default() }];
-        assert_eq!(messages(&draft), ["there is no limit \"b\" in the domain \"other\""]);
+        assert_eq!(messages(&draft), ["unknown limit \"b\" in the domain \"other\""]);
     }
 
     #[test]
@@ -331,14 +329,14 @@ mod tests {
         limit.conditions =
             vec![("ip".to_owned(), Condition::Absent), ("ip".to_owned(), Condition::present())];
         let expected = [
-            "limit \"a\": a limit has no more than 16 rates",
-            "limit \"a\": the key needs the field \"ip\", which has to be absent",
-            "limit \"a\": the field \"ip\" stands twice in the key",
-            "limit \"a\": the key needs the field \"ip\", which has to be absent",
-            "limit \"a\": there are two conditions on the field \"ip\"",
+            "limit \"a\": at most 16 rates per limit",
+            "limit \"a\": the key needs field \"ip\", but match requires it to be absent",
+            "limit \"a\": duplicate field \"ip\" in the key",
+            "limit \"a\": the key needs field \"ip\", but match requires it to be absent",
+            "limit \"a\": duplicate condition on the field \"ip\"",
         ];
         assert_eq!(messages(&draft), expected);
         draft.limits[0].key = (0..65).map(|index| KeyPart::field(index.to_string())).collect();
-        assert_eq!(messages(&draft), ["limit \"a\": a limit looks at no more than 64 fields"]);
+        assert_eq!(messages(&draft), ["limit \"a\": at most 64 fields per limit"]);
     }
 }

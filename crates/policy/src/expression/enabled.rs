@@ -29,12 +29,12 @@ pub(super) fn compile(text: &str) -> Result<Compiled, String> {
             let words = error.msg.lines().next().unwrap_or_default().replace("Syntax error: ", "");
             format!(", at character {}: {words}", error.pos.1)
         });
-        format!("this is not an expression in CEL{}", first.unwrap_or_default())
+        format!("invalid CEL expression{}", first.unwrap_or_default())
     })?;
     match unknown(program.expression()).first() {
         None => Ok(Compiled(program)),
         Some(name) => Err(format!(
-            "an expression knows descriptors and limit, but no {name:?}; for a field write descriptors[0][{name:?}]"
+            "unknown variable {name:?}; expressions can read descriptors and limit; for a field write descriptors[0][{name:?}]"
         )),
     }
 }

@@ -91,7 +91,7 @@ impl Envoy<'_> {
         let first = seen.insert(entry.text.clone(), mark.start);
         if let Some(first) = first {
             let line = self.reader.problems.line(self.reader.source, first);
-            let message = format!("the descriptor {:?} is already there in line {line}", entry.text);
+            let message = format!("the descriptor {:?} is already defined in line {line}", entry.text);
             self.reader.problem(mark.clone(), message, None);
         }
         let (entries, known) = ([above, &[entry]].concat(), self.limits.len());
@@ -126,7 +126,7 @@ impl Envoy<'_> {
         entry.in_metrics = self.reader.truth(fields.get("value_to_metric"));
         entry.shared = self.reader.truth(fields.get("share_threshold"));
         if let Some(node) = fields.get("share_threshold").filter(|_| entry.shared && !entry.has_stars()) {
-            let help = "share_threshold counts together what a * stands for".to_owned();
+            let help = "share_threshold shares one counter between the values of a *".to_owned();
             self.reader.problem(node.mark(), "share_threshold needs a value with a *", help);
             entry.shared = false;
         }
@@ -163,8 +163,8 @@ impl Envoy<'_> {
             Some(node) if is_unlimited => {
                 self.reader.problem(
                     node.mark(),
-                    "what is unlimited has no unit",
-                    "leave out one of them".to_owned(),
+                    "unlimited and unit cannot be combined",
+                    "remove one of them".to_owned(),
                 );
             }
             Some(node) => {
@@ -204,7 +204,7 @@ impl Envoy<'_> {
             let name = fields.get("name").and_then(|node| self.reader.text(node, "the name of a limit"));
             let mark = fields.get("name").map_or_else(|| node.mark(), Node::mark);
             match name.filter(|name| !name.is_empty()) {
-                None => self.reader.problem(mark, "the name of what is replaced cannot be empty", None),
+                None => self.reader.problem(mark, "the name of a replaced limit cannot be empty", None),
                 Some(name) if own == Some(&name) => {
                     self.reader.problem(mark, format!("the limit {name:?} cannot replace itself"), None);
                 }

@@ -143,7 +143,7 @@ impl Limitador<'_> {
     /// Before limitador 2 expressions were of another kind.
     fn is_of_the_old_kind(&mut self, expression: &Expression, now: Option<String>) -> bool {
         let Some(now) = now else { return false };
-        let message = format!("{:?} is how it was written before limitador 2", expression.text());
+        let message = format!("{:?} is the syntax of limitador 1", expression.text());
         self.reader.problem(expression.place().span(), message, format!("write {now}"));
         true
     }

@@ -1,4 +1,4 @@
-//! The fields of a limit, and of its tables `envoy` and `limitador`: the one table that files are read by and that the JSON schema is made from.
+//! The fields of a limit, and of its tables `envoy` and `limitador`. The reader of files and the JSON schema use this table.
 
 use serde_json::Value as Json;
 use tollgate_core::Kind;
@@ -12,7 +12,7 @@ use crate::draft::{Reference, name_problem};
 /// A field of a limit.
 pub(super) struct Field {
     pub(super) name: &'static str,
-    /// What it is for, in the schema.
+    /// Its description in the schema.
     pub(super) doc: &'static str,
     /// Whether it may also stand at the top of a file, for all limits in it.
     pub(super) file_wide: bool,
@@ -24,98 +24,98 @@ pub(super) struct Field {
 pub(super) const FIELDS: &[Field] = &[
     Field {
         name: "domain",
-        doc: "The group that the limit belongs to; only callers who name the same domain meet it. It cannot begin with @.",
+        doc: "The group of the limit. It applies only to requests that name the same domain. The name cannot begin with @. Default: default.",
         file_wide: true,
         schema: schema::domain,
         read: domain,
     },
     Field {
         name: "match",
-        doc: "What the limit asks of which field. All must hold. Without any, it applies to every call.",
+        doc: "Conditions on fields. All of them must hold. Without any, the limit applies to every request.",
         file_wide: false,
         schema: schema::conditions,
         read: conditions,
     },
     Field {
         name: "when",
-        doc: "Expressions in CEL that must be true as well, for example descriptors[0].path.startsWith('/api/').",
+        doc: "Conditions in CEL that must hold as well, for example descriptors[0].path.startsWith('/api/').",
         file_wide: false,
         schema: schema::texts,
         read: when,
     },
     Field {
         name: "key",
-        doc: "The fields and expressions whose values say who is counted. Without any, all are counted together. The limit does not apply where one of the fields is missing. Of an IPv6 address in a field named ip or remote_address 64 bits are counted, unless ipv6_prefix says otherwise; false counts every value as text.",
+        doc: "The fields and expressions that say who is counted: each combination of values has its own counter. Without a key, one counter serves all requests. The limit does not apply if one of the fields is missing. IPv6 addresses in a field named ip or remote_address are grouped by their first 64 bits, in other fields they are counted as text; ipv6_prefix sets another number of bits, or false for text.",
         file_wide: false,
         schema: schema::key,
         read: key,
     },
     Field {
         name: "rate",
-        doc: "How much, for example 10/s, 600/min burst 50, 1 per 2.5s or unlimited. Of a list, all admit together or not at all.",
+        doc: "How much is allowed, for example 10/s, 600/min burst 50, 1 per 2.5s or unlimited. If it is a list, each rate must allow the request.",
         file_wide: false,
         schema: schema::rates,
         read: rate,
     },
     Field {
         name: "overrides",
-        doc: "Other rates for particular values of a field. The first field in the list that has some for a call decides.",
+        doc: "Other rates for particular values of a field. The first override that has a rate for the value in the request decides.",
         file_wide: false,
         schema: schema::overrides,
         read: overrides,
     },
     Field {
         name: "algorithm",
-        doc: "The arithmetic; token-bucket unless said otherwise.",
+        doc: "How requests are counted. Default: token-bucket.",
         file_wide: true,
         schema: || schema::choice(&kinds()),
         read: algorithm,
     },
     Field {
         name: "mode",
-        doc: "enforce decides, shadow only counts and tells, off is as if the limit were not there, but where one with entries is off, a less specific one does not apply either.",
+        doc: "enforce: the limit denies requests. shadow: it counts and reports, but denies nothing. off: it is ignored; but if it has entries, a less specific limit with entries does not apply in its place. Default: enforce.",
         file_wide: true,
         schema: || schema::choice(&modes()),
         read: mode,
     },
     Field {
         name: "cost",
-        doc: "The field that says what a call costs, as a whole number. Where it is missing, the call costs what the caller says: 1, if nothing.",
+        doc: "The field that holds the cost of a request, a whole number. Without the field, the cost in the request counts, or 1.",
         file_wide: false,
         schema: schema::text,
         read: cost,
     },
     Field {
         name: "on_store_failure",
-        doc: "What to answer when a shared store cannot: local lets each process go on by itself, allow allows every call, deny denies it.",
+        doc: "The decision while Redis is unavailable. local: each server counts on its own. allow: the limit allows every request. deny: it denies every request. Default: local.",
         file_wide: true,
         schema: || schema::choice(&store_failures()),
         read: on_store_failure,
     },
     Field {
         name: "on_bad_value",
-        doc: "What to do with a cost that is no whole number, or an expression that fails: default counts the value as absent, deny denies the call.",
+        doc: "What to do with a cost that is not a whole number, or an expression that fails. default: the value counts as missing. deny: the request is denied. Default: default.",
         file_wide: true,
         schema: || schema::choice(&bad_values()),
         read: on_bad_value,
     },
     Field {
         name: "count_denied",
-        doc: "Whether calls that are denied use up the limit too, each limit for itself, as Envoy's service counts.",
+        doc: "true: denied requests count as well, each limit for itself, as in envoyproxy/ratelimit. Default: false.",
         file_wide: true,
         schema: schema::truth,
         read: |reader, value, reading| reader.truth(value, &mut reading.limit.count_denied),
     },
     Field {
         name: "envoy",
-        doc: "The fields that only files of Envoy's rate limit service need.",
+        doc: "Fields that files of envoyproxy/ratelimit need.",
         file_wide: false,
         schema: || schema::table(ENVOY),
         read: |reader, value, reading| reader.table(value, "envoy", ENVOY, reading),
     },
     Field {
         name: "limitador",
-        doc: "The fields that only files of limitador need.",
+        doc: "Fields that files of limitador need.",
         file_wide: false,
         schema: || schema::table(LIMITADOR),
         read: |reader, value, reading| reader.table(value, "limitador", LIMITADOR, reading),
@@ -126,42 +126,42 @@ pub(super) const FIELDS: &[Field] = &[
 pub(super) const ENVOY: &[Field] = &[
     Field {
         name: "entries",
-        doc: "What the limit asks of the descriptor's entries, one after the other: key, or key_value, with stars for any characters. They must be all that the descriptor has. Of the limits with entries only the most specific one applies.",
+        doc: "The entries that the descriptor must have, exactly these, in this order: key, or key_value, with * for any characters. Of the limits with entries, only the most specific one applies.",
         file_wide: false,
         schema: schema::entries,
         read: entries,
     },
     Field {
         name: "label",
-        doc: "What callers are told the limit is called; several may have one label. Without it they are told its name, unless it has entries.",
+        doc: "The name of the limit in gRPC responses. Several limits may have the same label. Default: the name of the limit, or none if it has entries.",
         file_wide: false,
         schema: schema::text,
         read: |reader, value, reading| reading.limit.envoy.label = reader.text(value, "a label"),
     },
     Field {
         name: "replaces",
-        doc: "The names or labels of limits of the same domain that do not apply where this one does, for any descriptor of a call. A limit in shadow replaces only others in shadow, unless it has entries.",
+        doc: "Names or labels of limits of the same domain that do not apply where this one applies, for any descriptor of the request. A limit in shadow mode replaces only others in shadow mode, unless it has entries.",
         file_wide: false,
         schema: schema::texts,
         read: replaces,
     },
     Field {
         name: "any_of",
-        doc: "Whether the limit denies a call only if all others like it deny it too.",
+        doc: "true: of all such limits that apply, it is enough that one allows the request. Default: false.",
         file_wide: false,
         schema: schema::truth,
         read: |reader, value, reading| reader.truth(value, &mut reading.limit.envoy.any_of),
     },
     Field {
         name: "detailed_metric",
-        doc: "Whether the limit's name in metrics has the values of all entries.",
+        doc: "Kept from Envoy files. The metrics of tollgate use the name of the limit. Default: false.",
         file_wide: false,
         schema: schema::truth,
         read: |reader, value, reading| reader.truth(value, &mut reading.limit.envoy.detailed_metric),
     },
     Field {
         name: "metadata",
-        doc: "Whatever else belongs to the limit and comes with its answers, as JSON in a text.",
+        doc: "A JSON object, written as a text. Envoy receives it as dynamic metadata if grpc.dynamic_metadata is set.",
         file_wide: false,
         schema: schema::text,
         read: metadata,
@@ -172,21 +172,21 @@ pub(super) const ENVOY: &[Field] = &[
 pub(super) const LIMITADOR: &[Field] = &[
     Field {
         name: "name",
-        doc: "What callers are told the limit is called; expressions see it as limit.name.",
+        doc: "The name of the limit in gRPC responses. Expressions read it as limit.name. Default: the name of the limit.",
         file_wide: false,
         schema: schema::text,
         read: |reader, value, reading| reading.limit.limitador.name = reader.text(value, "a name"),
     },
     Field {
         name: "id",
-        doc: "What programs call the limit; expressions see it as limit.id.",
+        doc: "An identifier that expressions read as limit.id.",
         file_wide: false,
         schema: schema::text,
         read: |reader, value, reading| reading.limit.limitador.id = reader.text(value, "an id"),
     },
     Field {
         name: "once",
-        doc: "Whether a call with several descriptors is counted once, by its first, and not for each of them. Expressions then see all of them.",
+        doc: "true: a request with several descriptors counts once, by its first descriptor. Expressions then see all descriptors. Default: false.",
         file_wide: false,
         schema: schema::truth,
         read: |reader, value, reading| reader.truth(value, &mut reading.limit.limitador.once),
@@ -195,8 +195,9 @@ pub(super) const LIMITADOR: &[Field] = &[
 
 /// What stands at the top of a file for all of its domains.
 pub(super) const UNMATCHED: &str = "unmatched";
-/// What it is for, in the schema.
-pub(super) const UNMATCHED_DOC: &str = "The decision for a call that no limit of its domain applies to, in every domain of the file; allow unless said otherwise.";
+/// Its description in the schema.
+pub(super) const UNMATCHED_DOC: &str =
+    "The decision if no limit applies to a request, in every domain of the file. Default: allow.";
 
 /// How a word is written that is no field of a limit, or no longer.
 pub(super) fn spelling(word: &str) -> Option<String> {
@@ -207,7 +208,7 @@ pub(super) fn spelling(word: &str) -> Option<String> {
         "count_refused" => "count_denied",
         "quota_mode" => "envoy.any_of",
         "priority" => {
-            return Some("limits come in the order of the file: move this one up or down".to_owned());
+            return Some("limits are in the order of the file: move this one up or down".to_owned());
         }
         _ => {
             let is_there = |fields: &[Field]| fields.iter().any(|field| field.name == word);
@@ -284,7 +285,7 @@ fn metadata(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
     let Some(text) = reader.text(value, "JSON in a text") else { return };
     match serde_json::from_str(&text) {
         Ok(json) => reading.limit.envoy.metadata = Some(json),
-        Err(error) => reader.problem(value.span(), format!("this is not JSON: {error}"), None),
+        Err(error) => reader.problem(value.span(), format!("invalid JSON: {error}"), None),
     }
 }
 
@@ -312,7 +313,7 @@ fn mode(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
 }
 
 fn cost(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {
-    reading.limit.cost = reader.text(value, "the name of the field that says what a call costs");
+    reading.limit.cost = reader.text(value, "the name of the field with the cost");
 }
 
 fn overrides(reader: &mut Reader, value: &Value<'_>, reading: &mut Reading) {

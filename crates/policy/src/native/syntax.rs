@@ -85,7 +85,7 @@ fn mistake(text: &str, error: &Error, table: &DeTable<'_>) -> Mistake {
         words if words.contains("recurs") => "tables or lists are nested too deeply".to_owned(),
         words if !words.starts_with("string values must be quoted") => words.to_owned(),
         _ if found.is_empty() => "expected a value".to_owned(),
-        _ => format!("a text stands in quotes: {found:?}"),
+        _ => format!("write it in quotes: {found:?}"),
     };
     Mistake { broken: at.clone(), at, message }
 }

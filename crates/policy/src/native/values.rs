@@ -91,7 +91,7 @@ impl Reader {
                 self.problem(value.span(), "the name of a field cannot be empty", None);
             } else if name.is_some() && parts.iter().any(|other| other.field_name() == name) {
                 let name = name.unwrap_or_default();
-                self.problem(value.span(), format!("the field {name:?} stands there twice"), None);
+                self.problem(value.span(), format!("duplicate field {name:?}"), None);
             } else {
                 parts.push(part);
             }
@@ -168,7 +168,7 @@ impl Reader {
         let (mut all, mut spans) = (Vec::new(), Vec::new());
         for (value, rates) in in_order(values) {
             if value.get_ref().contains('*') {
-                let help = "for many values at once write a limit of its own, with match and envoy.replaces"
+                let help = "for many values at once, write a separate limit with match and envoy.replaces"
                     .to_owned();
                 self.problem(value.span(), "an override has no wildcards", Some(help));
             }
@@ -225,8 +225,7 @@ impl Reader {
         match text.parse::<Quota>() {
             Ok(quota) => {
                 if quota.burst_size() == 0 && quota.count() > 0 {
-                    let message =
-                        format!("the rate {text:?} denies every call: a burst of 0 has room for none");
+                    let message = format!("rate {text:?} denies every request, because its burst is 0");
                     let help = format!("write burst 1, or leave burst out for a burst of {}", quota.count());
                     self.warn(span, message, help);
                 }
@@ -289,7 +288,7 @@ impl Reader {
             );
         }
         if let Some(value) = table.get("like") {
-            let texts = self.texts(value, "a text with stars, or a list of them");
+            let texts = self.texts(value, "a pattern such as \"/api/*\", or a list of them");
             tests.extend(texts.into_iter().map(|(text, _)| Test::Like(Pattern::new(text))));
         }
         if let Some(value) = table.get("network") {
@@ -315,11 +314,7 @@ impl Reader {
 
     fn absent(&mut self, value: &Value<'_>, is_alone: bool) -> Option<Condition> {
         if !is_alone {
-            self.problem(
-                value.span(),
-                "absent stands alone: what is not there has no value to look at",
-                None,
-            );
+            self.problem(value.span(), "absent cannot be combined with another condition", None);
         }
         match value.get_ref() {
             DeValue::Boolean(true) => Some(Condition::Absent),
@@ -371,9 +366,9 @@ pub(super) fn found(value: &DeValue<'_>) -> String {
 fn in_quotes(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_) => None,
-        DeValue::Integer(number) => Some(format!("a text stands in quotes: \"{number}\"")),
-        DeValue::Float(number) => Some(format!("a text stands in quotes: \"{number}\"")),
-        DeValue::Boolean(truth) => Some(format!("a text stands in quotes: \"{truth}\"")),
-        DeValue::Datetime(date) => Some(format!("a text stands in quotes: \"{date}\"")),
+        DeValue::Integer(number) => Some(format!("write it in quotes: \"{number}\"")),
+        DeValue::Float(number) => Some(format!("write it in quotes: \"{number}\"")),
+        DeValue::Boolean(truth) => Some(format!("write it in quotes: \"{truth}\"")),
+        DeValue::Datetime(date) => Some(format!("write it in quotes: \"{date}\"")),
     }
 }

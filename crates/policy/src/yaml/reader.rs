@@ -88,7 +88,7 @@ impl Reader<'_> {
         match node.scalar() {
             Some(scalar) if scalar.fraction().is_some() => {
                 let help =
-                    format!("a number with a fraction is not text; in quotes it would be: {:?}", scalar.text);
+                    format!("a number with a fraction is not text; write it in quotes: {:?}", scalar.text);
                 self.expected(node, expected, Some(help));
                 None
             }
@@ -116,7 +116,7 @@ impl Reader<'_> {
         if fits.is_none() {
             let quoted =
                 node.scalar().is_some_and(|scalar| scalar.text.parse::<u64>().is_ok()) && number.is_none();
-            let help = quoted.then(|| "without quotes it would be a number".to_owned());
+            let help = quoted.then(|| "write it without quotes".to_owned());
             self.expected(node, &format!("a whole number from {least} to {most}"), help);
         }
         fits

@@ -228,7 +228,7 @@ mod directories {
         assert_eq!((first.line, first.column, problems.count()), (1, 1, 1));
         assert_eq!(
             first.message,
-            format!("the domain \"a\" is already in {}", path.join("1.yaml").display())
+            format!("the domain \"a\" is already defined in {}", path.join("1.yaml").display())
         );
     }
 
@@ -248,7 +248,7 @@ mod directories {
         let twice = Draft::load_merged([path.join("1.yaml"), path.join("1.yaml")]).unwrap_err();
         let told: Vec<String> = twice.iter().map(|problem| problem.message.clone()).collect();
         let expected =
-            format!("the descriptor \"x\" is already there at {}:3:8", path.join("1.yaml").display());
+            format!("the descriptor \"x\" is already defined at {}:3:8", path.join("1.yaml").display());
         assert_eq!(told, [expected]);
     }
 
@@ -280,7 +280,7 @@ mod directories {
     fn an_empty_directory_is_no_policy() {
         let path = written("none", &[]);
         let expected = format!(
-            "{}: there is no policy in this directory; expected files such as web.toml or web.yaml",
+            "{}: no policy in this folder; expected files such as web.toml or web.yaml",
             path.display()
         );
         assert_eq!(Policy::load(&path).unwrap_err().to_string(), expected);

@@ -124,10 +124,10 @@ mod with_expressions {
             problems.iter().map(|problem| (problem.line, problem.column, &*problem.message)).collect();
         assert_eq!(told.len(), 4, "{problems}");
         assert_eq!((told[0].0, told[0].1), (5, 5));
-        assert!(told[0].2.starts_with("this is not an expression in CEL, at character "), "{problems}");
+        assert!(told[0].2.starts_with("invalid CEL expression, at character "), "{problems}");
         let unknown = |name: &str| {
             format!(
-                "an expression knows descriptors and limit, but no {name:?}; for a field write descriptors[0][{name:?}]"
+                "unknown variable {name:?}; expressions can read descriptors and limit; for a field write descriptors[0][{name:?}]"
             )
         };
         assert_eq!(told[1], (6, 5, &*unknown("user")));

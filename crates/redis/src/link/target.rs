@@ -78,7 +78,7 @@ impl Target {
             return Ok(self);
         }
         let Place::Sentinel { sentinels, .. } = &mut self.place else {
-            return Err(unusable("a user or password of sentinels is given, and the address names none"));
+            return Err(unusable("a user or password for Sentinels needs an address with redis+sentinel://"));
         };
         for sentinel in sentinels {
             let mut settings = sentinel.redis_settings().clone();
@@ -100,13 +100,11 @@ impl Target {
         let certificates = TlsCertificates { client_tls, root_cert: None };
         let secured = |node: ConnectionInfo| {
             if !matches!(node.addr(), ConnectionAddr::TcpTls { .. }) {
-                return Err(unusable(
-                    "a certificate is given, and the address asks for no TLS: use rediss://",
-                ));
+                return Err(unusable("a client certificate needs TLS: use rediss://"));
             }
             // The error may quote the key.
             let client = Client::build_with_tls(node, certificates.clone())
-                .map_err(|_| unusable("the certificate or its key cannot be read: both must be in PEM"))?;
+                .map_err(|_| unusable("the certificate or its key cannot be read; both must be in PEM"))?;
             Ok(client.get_connection_info().clone())
         };
         let all = |nodes: Vec<ConnectionInfo>| nodes.into_iter().map(secured).collect::<Result<Vec<_>, _>>();
@@ -198,13 +196,13 @@ impl Target {
 impl Place {
     fn parse(url: &str) -> Result<Self, StoreError> {
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(unreadable("it has no scheme, such as redis://"));
+            return Err(unreadable("missing scheme, such as redis://"));
         };
         match scheme.split_once('+') {
             None | Some((_, "unix")) => Ok(Self::One(node(url)?)),
             Some((scheme, "cluster")) => Self::cluster(scheme, rest),
             Some((scheme, "sentinel")) => Self::sentinel(scheme, rest),
-            Some(_) => Err(unreadable("after a + there may be cluster or sentinel")),
+            Some(_) => Err(unreadable("unknown scheme; expected cluster or sentinel after +")),
         }
     }
 
@@ -212,7 +210,7 @@ impl Place {
         let List { user, hosts, path } = List::of(rest);
         let nodes = hosts.iter().map(|host| node(&format!("{scheme}://{user}{host}{path}")));
         match nodes.collect::<Result<Vec<_>, _>>()? {
-            nodes if nodes.is_empty() => Err(unreadable("a cluster needs a host")),
+            nodes if nodes.is_empty() => Err(unreadable("missing host")),
             nodes => Ok(Self::Cluster(nodes)),
         }
     }
@@ -223,9 +221,7 @@ impl Place {
         let (service, database) =
             path.trim_start_matches('/').split_once('/').unwrap_or((path.trim_start_matches('/'), ""));
         if service.is_empty() {
-            return Err(unreadable(
-                "after the sentinels there must be the name of the service, as in redis+sentinel://host:26379/name",
-            ));
+            return Err(unreadable("missing service name, as in redis+sentinel://host:26379/name"));
         }
         let sentinels = hosts.iter().map(|host| node(&format!("{scheme}://{host}")));
         let server = node(&format!("{scheme}://{user}localhost/{database}"))?;
@@ -248,7 +244,7 @@ fn node(url: &str) -> Result<ConnectionInfo, StoreError> {
     }
     let info = url
         .into_connection_info()
-        .map_err(|error| unreadable("it wants a host, as in redis://host:6379").caused_by(error))?;
+        .map_err(|error| unreadable("missing host, as in redis://host:6379").caused_by(error))?;
     Ok(info.set_tcp_settings(tcp()))
 }
 
@@ -266,16 +262,16 @@ fn prepare_tls() -> Result<(), StoreError> {
 
 #[cfg(not(feature = "tls"))]
 fn prepare_tls() -> Result<(), StoreError> {
-    Err(unreadable("TLS is the feature `tls` of tollgate-redis, which is not built in"))
+    Err(unreadable("TLS needs the feature `tls` of tollgate-redis, which is not built in"))
 }
 
-/// The address is not part of it: it may hold a password.
+/// The message does not quote the address, which may hold a password.
 fn unreadable(why: &str) -> StoreError {
-    StoreError::permanent(format!("the address of redis cannot be read: {why}"))
+    StoreError::permanent(format!("invalid address of Redis: {why}"))
 }
 
 fn unusable(why: &str) -> StoreError {
-    StoreError::permanent(format!("redis cannot be reached with these settings: {why}"))
+    StoreError::permanent(format!("cannot use these Redis settings: {why}"))
 }
 
 /// What comes after `://` where there are several hosts.
@@ -378,11 +374,11 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_without_the_password() {
         let cases = [
-            ("localhost:6379", "it has no scheme"),
-            ("redis+cloud://:secret@x", "after a + there may be cluster or sentinel"),
-            ("redis+sentinel://:secret@a:1", "the name of the service"),
-            ("redis://:secret@", "wants a host"),
-            ("redis+cluster://:secret@", "needs a host"),
+            ("localhost:6379", "missing scheme"),
+            ("redis+cloud://:secret@x", "expected cluster or sentinel after +"),
+            ("redis+sentinel://:secret@a:1", "missing service name"),
+            ("redis://:secret@", "missing host"),
+            ("redis+cluster://:secret@", "missing host"),
         ];
         for (url, why) in cases {
             let error = parse(url).unwrap_err();
@@ -411,7 +407,10 @@ mod tests {
         assert_eq!(asks_as(&server), ("bob".to_owned(), "secret".to_owned()));
         for url in ["redis://a:1", "redis+cluster://a:1"] {
             let error = Target::parse(url, &proofs).unwrap_err().to_string();
-            assert!(error.contains("the address names none") && !error.contains("hunter2"), "{error}");
+            assert!(
+                error.contains("needs an address with redis+sentinel://") && !error.contains("hunter2"),
+                "{error}"
+            );
         }
     }
 

@@ -148,7 +148,7 @@ async fn what_hangs_is_given_up_in_time_and_then_left_alone() {
         let (result, took) = scene.call().await;
         let error = result.unwrap_err();
         assert!(error.is_transient());
-        assert!(error.to_string().starts_with("the store did not answer within 25ms"), "{error}");
+        assert!(error.to_string().starts_with("no response within 25ms"), "{error}");
         assert_eq!(took, PATIENCE);
     }
     let (result, took) = scene.call().await;

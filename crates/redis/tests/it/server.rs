@@ -165,7 +165,7 @@ async fn a_server_without_memory_is_said_and_what_was_there_goes_on_when_there_i
     let _: () = redis::cmd("CONFIG").arg(&["SET", "maxmemory", "1"]).query_async(&mut raw).await.unwrap();
     let error = store.decide(Mode::Take, &[Hit::new(&limit, b"k")]).await.unwrap_err();
     assert!(error.is_transient());
-    assert_eq!(error.to_string(), "redis has no memory left (see its maxmemory); nothing was taken");
+    assert_eq!(error.to_string(), "Redis has no memory left: check maxmemory; nothing was charged");
     let _: () = redis::cmd("CONFIG").arg(&["SET", "maxmemory", "0"]).query_async(&mut raw).await.unwrap();
     assert_eq!(left(&store, &limit, b"k").await, [6]);
 }
@@ -178,7 +178,7 @@ async fn a_replica_refuses_and_nothing_is_taken() {
     let store = store(&replica);
     let limit = store.open(&Rule::new("d", "n", SLOW));
     let error = store.decide(Mode::Take, &[Hit::new(&limit, b"k")]).await.unwrap_err();
-    assert!(error.is_transient() && error.to_string().ends_with("; nothing was taken"), "{error}");
+    assert!(error.is_transient() && error.to_string().ends_with("; nothing was charged"), "{error}");
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn a_store_needs_no_server_to_begin_with_and_finds_it_when_it_comes() {
     for _ in 0..3 {
         let error = store.decide(Mode::Take, &hit).await.unwrap_err();
         assert!(error.is_transient(), "{error}");
-        assert!(error.to_string().starts_with("redis cannot be reached, nothing was taken"), "{error}");
+        assert!(error.to_string().starts_with("cannot connect to Redis"), "{error}");
     }
     let _redis = Redis::start_on(port, &[]);
     // It tries a few times a second.

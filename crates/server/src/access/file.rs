@@ -25,7 +25,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Keyring, Scope, Scopes};
 
-/// Why a keyring could not be read.
+/// An error that a keys file could not be read.
 #[derive(Debug)]
 pub struct KeyringError(String);
 
@@ -33,7 +33,7 @@ impl Keyring {
     /// Reads a keyring from a file.
     ///
     /// # Errors
-    /// If it cannot be read, or something is wrong with it: where, and what would be right.
+    /// If it cannot be read or is invalid: each error with its place and what would be right.
     pub fn load(path: &Path) -> Result<Self, KeyringError> {
         let name = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| KeyringError(format!("{name}: {error}")))?;
@@ -96,7 +96,7 @@ impl Reader<'_> {
                 }
                 "token" => self.entries("token", value, Self::token),
                 "certificate" => self.entries("certificate", value, Self::certificate),
-                other => self.unknown(other, key, "anonymous, token and certificate"),
+                other => self.unknown(other, key, "anonymous, token or certificate"),
             }
         }
     }
@@ -137,13 +137,13 @@ impl Reader<'_> {
                     });
                 }
                 "scopes" => scopes = Some(self.scopes(at, value)),
-                other => self.unknown(&format!("{at}.{other}"), key, "sha256, secret and scopes"),
+                other => self.unknown(&format!("{at}.{other}"), key, "sha256, secret or scopes"),
             }
         }
         if proofs != 1 {
-            self.mistake(entry.span(), &format!("{at}: give either sha256 or secret"));
+            self.mistake(entry.span(), &format!("{at}: set either sha256 or secret"));
         }
-        let scopes = self.or_mistake(scopes, entry, at, "give its scopes, such as scopes = [\"check\"]");
+        let scopes = self.or_mistake(scopes, entry, at, "set scopes, such as scopes = [\"check\"]");
         if let (Some(digest), Some(scopes)) = (digest, scopes) {
             self.keyring = std::mem::take(&mut self.keyring).hashed_token(name.to_owned(), digest, scopes);
         }
@@ -155,12 +155,10 @@ impl Reader<'_> {
             match key.get_ref().as_ref() {
                 "dns" => dns = self.text(&format!("{at}.dns"), value),
                 "scopes" => scopes = Some(self.scopes(at, value)),
-                other => self.unknown(&format!("{at}.{other}"), key, "dns and scopes"),
+                other => self.unknown(&format!("{at}.{other}"), key, "dns or scopes"),
             }
         }
-        if let Some(scopes) =
-            self.or_mistake(scopes, entry, at, "give its scopes, such as scopes = [\"check\"]")
-        {
+        if let Some(scopes) = self.or_mistake(scopes, entry, at, "set scopes, such as scopes = [\"check\"]") {
             self.keyring = std::mem::take(&mut self.keyring).named_certificate(name.to_owned(), dns, scopes);
         }
     }
@@ -180,15 +178,15 @@ impl Reader<'_> {
     }
 
     fn text<'v>(&mut self, at: &str, value: &'v Value<'_>) -> Option<&'v str> {
-        self.or_mistake(value.get_ref().as_str(), value, at, "this must be text, in quotation marks")
+        self.or_mistake(value.get_ref().as_str(), value, at, "expected text in quotation marks")
     }
 
     fn table<'v, 't>(&mut self, at: &str, value: &'v Value<'t>) -> Option<&'v DeTable<'t>> {
-        self.or_mistake(value.get_ref().as_table(), value, at, "this must be a table, such as [token.NAME]")
+        self.or_mistake(value.get_ref().as_table(), value, at, "expected a table, such as [token.NAME]")
     }
 
     fn unknown(&mut self, name: &str, key: &Spanned<impl Sized>, known: &str) {
-        self.mistake(key.span(), &format!("there is no {name:?}: there are {known}"));
+        self.mistake(key.span(), &format!("unknown key {name:?}; expected {known}"));
     }
 
     fn or_mistake<T>(&mut self, value: Option<T>, found: &Value<'_>, at: &str, right: &str) -> Option<T> {
@@ -270,14 +268,14 @@ mod tests {
         let told = Keyring::parse(text).unwrap_err().to_string();
         for expected in [
             "1:14: anonymous: a scope must be one of check, hold, settle, admin, metrics",
-            "2:1: token.a: give either sha256 or secret",
+            "2:1: token.a: set either sha256 or secret",
             "5:10: token.b: sha256 must be 64 hexadecimal digits",
             "8:10: token.c: secret must have at least 16 characters",
             "9:11: token.c: a scope must be one of check, hold, settle, admin, metrics",
-            "10:1: token.d: give its scopes, such as scopes = [\"check\"]",
-            "13:1: there is no \"certificate.e.name\": there are dns and scopes",
+            "10:1: token.d: set scopes, such as scopes = [\"check\"]",
+            "13:1: unknown key \"certificate.e.name\"; expected dns or scopes",
             "14:10: certificate.e: scopes must be a list, such as [\"check\"]",
-            "15:2: there is no \"tokens\": there are anonymous, token and certificate",
+            "15:2: unknown key \"tokens\"; expected anonymous, token or certificate",
         ] {
             assert!(told.lines().any(|line| line == expected), "{expected}\n\nis not in\n\n{told}");
         }
@@ -341,8 +339,8 @@ mod tests {
         let text = "[token.\"a\\nb\"]\nsecret = 1\n[certificate.\"\\u001b[2J\"]\ndns = \"g\"\n";
         let message = Keyring::parse(text).unwrap_err().to_string();
         for expected in [
-            "2:10: token.a\u{fffd}b.secret: this must be text, in quotation marks",
-            "3:1: certificate.\u{fffd}[2J: give its scopes, such as scopes = [\"check\"]",
+            "2:10: token.a\u{fffd}b.secret: expected text in quotation marks",
+            "3:1: certificate.\u{fffd}[2J: set scopes, such as scopes = [\"check\"]",
         ] {
             assert!(message.lines().any(|line| line == expected), "{expected}\n\nis not in\n\n{message}");
         }

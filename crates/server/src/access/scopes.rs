@@ -54,7 +54,7 @@ impl FromStr for Scope {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|scope| scope.name() == text);
         known.ok_or_else(|| {
-            format!("there is no scope {text:?}: there are {}", Self::ALL.map(Self::name).join(", "))
+            format!("unknown scope {text:?}; expected one of {}", Self::ALL.map(Self::name).join(", "))
         })
     }
 }

@@ -71,7 +71,7 @@ impl From<GateDecision> for Decision {
     }
 }
 
-/// What a gate could not give: not now, not in time, or never. Nothing was taken.
+/// An error that a gate denied a request: now, in time, or for ever. Nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateRefused(pub GateDecision);
 
@@ -80,25 +80,22 @@ impl fmt::Display for GateRefused {
         let (which, limit) = (self.0.decided_by(), self.0.limit());
         match self.0.retry_after() {
             Some(Duration::ZERO) => lacks_slots(f, which, limit, self.0.remaining()),
-            Some(wait) => write!(f, "{which} refuses it: try again in {wait:?}"),
+            Some(wait) => write!(f, "denied by {which}: retry after {wait:?}"),
             None => {
-                write!(
-                    f,
-                    "it can never be had: it is above the limit of {which}, {limit}, or nothing comes back"
-                )
+                write!(f, "denied by {which}: the cost exceeds its limit of {limit}, or its rate is zero")
             }
         }
     }
 }
 
-/// Says why there are no slots, or not so many, of a limit that cannot say when there will be.
+/// Writes why a concurrency limit has too few slots.
 fn lacks_slots(f: &mut fmt::Formatter<'_>, which: Which, limit: u64, free: u64) -> fmt::Result {
     match (limit, free) {
-        (0, _) => write!(f, "{which} is paused: try again when its limit is above zero"),
-        (_, 0) => write!(f, "all {limit} of {which} are in use: try again when one is free"),
+        (0, _) => write!(f, "denied by {which}: its limit is zero"),
+        (_, 0) => write!(f, "denied by {which}: all {limit} slots are in use"),
         _ => write!(
             f,
-            "only {free} of {limit} of {which} are free, or others wait for them: try again when more are"
+            "denied by {which}: {free} of {limit} slots are free, too few or reserved for waiting requests"
         ),
     }
 }

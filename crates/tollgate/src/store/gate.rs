@@ -216,12 +216,12 @@ impl<S: Store, const N: usize> Permit<S, N> {
     }
 }
 
-/// Why something is not admitted.
+/// An error that a request was not admitted.
 #[derive(Debug)]
 pub enum Denied {
-    /// A limit refuses it; [`retry_after`](Answer::retry_after) tells until when.
+    /// A limit was reached; [`retry_after`](Answer::retry_after) returns when a retry can succeed.
     ByLimit(Answer),
-    /// The store cannot tell.
+    /// The store is unavailable.
     ByStore(StoreError),
 }
 
@@ -235,10 +235,10 @@ impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ByLimit(answer) => match answer.retry_after() {
-                Some(wait) => write!(f, "a limit refuses it for another {wait:?}"),
-                None => f.write_str("a limit will never admit it: it costs more than the limit ever holds, or nothing comes back"),
+                Some(wait) => write!(f, "limit reached: retry after {wait:?}"),
+                None => f.write_str("never allowed: the cost exceeds a limit, or a rate is zero"),
             },
-            Self::ByStore(_) => f.write_str("the store of the limits cannot tell"),
+            Self::ByStore(_) => f.write_str("store unavailable"),
         }
     }
 }

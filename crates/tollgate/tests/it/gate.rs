@@ -383,10 +383,7 @@ fn the_decision_names_the_limit_that_decided_and_the_tightest() {
     let never = gate.acquire_n(5).unwrap_err();
     assert_eq!(never.0.decided_by().to_string(), "network");
     assert!(never.0.is_never(), "one that never admits outweighs any wait");
-    assert_eq!(
-        never.to_string(),
-        "it can never be had: it is above the limit of network, 4, or nothing comes back"
-    );
+    assert_eq!(never.to_string(), "denied by network: the cost exceeds its limit of 4, or its rate is zero");
     let (plain, other) = (dry(&clock, 0), dry(&clock, 1));
     assert_eq!(other.and(&plain).check().decided_by().name(), "limit 2");
 }
@@ -401,7 +398,7 @@ fn a_concurrency_limit_in_a_gate() {
     let refused = gate.acquire().unwrap_err();
     assert_eq!(refused.0.decided_by().name(), "at once");
     assert_eq!(refused.0.retry_after(), Some(Duration::ZERO), "it may be had at any moment");
-    assert_eq!(refused.to_string(), "all 2 of at once are in use: try again when one is free");
+    assert_eq!(refused.to_string(), "denied by at once: all 2 slots are in use");
     assert_eq!((rate.remaining(), slots.in_use()), (6, 2));
     first.release();
     second.cancel();
@@ -417,13 +414,13 @@ fn a_refusal_for_want_of_slots_says_how_many_there_are() {
     let gate = Gate::new(&slots);
     let told = |n| gate.acquire_n(n).unwrap_err().to_string();
     let some = slots.try_acquire_n(6).unwrap();
-    assert_eq!(told(3), "only 2 of 8 of slots are free, or others wait for them: try again when more are");
+    assert_eq!(told(3), "denied by slots: 2 of 8 slots are free, too few or reserved for waiting requests");
     let rest = slots.try_acquire_n(2).unwrap();
-    assert_eq!(told(3), "all 8 of slots are in use: try again when one is free");
+    assert_eq!(told(3), "denied by slots: all 8 slots are in use");
     slots.set_limit(0);
-    assert_eq!(told(3), "slots is paused: try again when its limit is above zero");
+    assert_eq!(told(3), "denied by slots: its limit is zero");
     drop((some, rest));
-    assert_eq!(told(3), "slots is paused: try again when its limit is above zero");
+    assert_eq!(told(3), "denied by slots: its limit is zero");
 }
 
 #[test]

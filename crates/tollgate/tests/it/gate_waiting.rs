@@ -471,7 +471,7 @@ fn whoever_has_no_time_is_refused_at_once_though_nobody_knows_when_a_slot_is_fre
     for _ in 0..2 {
         let late = gate.wait().within(Duration::ZERO).block().expect_err("the slot is taken");
         assert_eq!(late, WaitError::TooLate { would_take: Duration::ZERO });
-        assert_eq!(late.to_string(), "the deadline is too soon: it cannot be had at once");
+        assert_eq!(late.to_string(), "deadline too soon: not available now");
     }
     drop(held);
     assert!(gate.wait().within(Duration::ZERO).block().is_ok());

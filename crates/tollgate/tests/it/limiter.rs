@@ -92,7 +92,7 @@ fn unlimited_zero_and_never_have_named_answers() {
         let refused = limiter.reserve_n(6).unwrap_err();
         assert!(refused.0.is_never(), "{kind}");
         assert!(
-            refused.to_string().starts_with("it can never be had: it is above the limit of 5"),
+            refused.to_string().starts_with("never available: the cost exceeds the limit of 5"),
             "{kind}: {refused}"
         );
         assert!(limiter.check_n(0).is_allowed(), "{kind}: nothing costs nothing");

@@ -257,10 +257,7 @@ fn what_can_never_be_had_is_refused_at_once() {
     let (limiter, _clock) = bucket(Quota::per_second(10).burst(5));
     let never = WaitError::Never { cost: 6, limit: 5 };
     assert_eq!(now_or_error(limiter.wait_n(6)), Err(never));
-    assert_eq!(
-        never.to_string(),
-        "a cost of 6 can never be had: the limit is 5; split it or raise the limit"
-    );
+    assert_eq!(never.to_string(), "cost 6 exceeds the limit of 5");
     assert!(limiter.allow_n(5), "nothing was taken");
     let _somebody = Waiting::new(limiter.wait());
     assert_eq!(now_or_error(limiter.wait_n(6)), Err(never), "also when others are in line");
@@ -268,7 +265,7 @@ fn what_can_never_be_had_is_refused_at_once() {
     let (dry, _clock) = bucket(Quota::per_second(0).burst(1));
     assert!(dry.allow());
     let never = now_or_error(dry.wait()).unwrap_err();
-    assert_eq!(never.to_string(), "a cost of 1 can never be had: the rate is zero, or too much is owed");
+    assert_eq!(never.to_string(), "cost 1 can never be allowed: the rate is zero, or the debt is too large");
 }
 
 #[test]

@@ -102,7 +102,7 @@ const POLLED_AGAIN: &str = "a future is not polled after it was ready";
 const COME_BACK_AFTER: Duration = Duration::from_secs(1);
 
 fn busy(head: Head<'_>) -> Response<Bytes> {
-    tracing::debug!("a call was refused: there were too many at once");
+    tracing::debug!("request rejected: concurrency limit reached");
     let mut response = Denial::of(head, Reason::TooManyAtOnce).response();
     response.headers_mut().insert(RETRY_AFTER, retry_after_value(COME_BACK_AFTER));
     response

@@ -104,12 +104,12 @@ impl<'a> Denial<'a> {
     /// An answer without a body, whose trailers are in its head.
     fn grpc(&self) -> Response<Bytes> {
         let (status, message) = match self.reason {
-            Reason::LimitReached => ("8", "a limit was reached"),
-            Reason::Unmatched => ("8", "no limit applies to the call"),
+            Reason::LimitReached => ("8", "limit reached"),
+            Reason::Unmatched => ("8", "no limit applies"),
             Reason::NoKey => ("3", NO_KEY),
             Reason::BadValue => ("3", BAD_VALUE),
-            Reason::StoreUnavailable => ("14", "the limit cannot be decided now"),
-            Reason::TooManyAtOnce => ("14", "too many calls at once"),
+            Reason::StoreUnavailable => ("14", "store unavailable"),
+            Reason::TooManyAtOnce => ("14", "concurrency limit reached"),
         };
         let mut response = Response::new(Bytes::new());
         let headers = response.headers_mut();
@@ -124,8 +124,8 @@ impl<'a> Denial<'a> {
     }
 }
 
-const NO_KEY: &str = "the request does not say whose limit it counts against";
-const BAD_VALUE: &str = "a limit cannot use a value of the request";
+const NO_KEY: &str = "the request lacks the key of a limit";
+const BAD_VALUE: &str = "invalid cost or value in the request";
 
 fn malformed(detail: &str) -> Response<Bytes> {
     let json = format!(r#"{{"type":"about:blank","title":"Bad Request","status":400,"detail":"{detail}"}}"#);

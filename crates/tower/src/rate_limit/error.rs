@@ -34,9 +34,9 @@ pub enum LimitError {
 }
 
 #[cfg(feature = "policy")]
-const NO_LIMITS: &str = "there is no limit: see RateLimitBuilder::limit and RateLimitBuilder::policy";
+const NO_LIMITS: &str = "no limit: add one with RateLimitBuilder::limit or RateLimitBuilder::policy";
 #[cfg(not(feature = "policy"))]
-const NO_LIMITS: &str = "there is no limit: see RateLimitBuilder::limit";
+const NO_LIMITS: &str = "no limit: add one with RateLimitBuilder::limit";
 
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,22 +44,19 @@ impl fmt::Display for LimitError {
             Self::NoLimits => write!(f, "{NO_LIMITS}"),
             Self::Name(error) => error.fmt(f),
             Self::SameName(name) => {
-                write!(f, "two limits are called {name:?}; callers could not tell them apart")
+                write!(f, "duplicate limit name {name:?}")
             }
             #[cfg(feature = "policy")]
             Self::NoSuchDomain { domain, there } => {
                 let there = there.join(", ");
-                write!(
-                    f,
-                    "the policy has no limit in the domain {domain:?}, but in {there}: see RateLimitBuilder::domain"
-                )
+                write!(f, "unknown domain {domain:?}; the policy has {there}: see RateLimitBuilder::domain")
             }
             #[cfg(feature = "policy")]
             Self::NoSuchField { name, known } => {
                 let known = known.join(", ");
                 write!(
                     f,
-                    "the policy looks at the field {name:?}, but only {known} are known: see RateLimitBuilder::field"
+                    "unknown field {name:?} in the policy; known fields are {known}: see RateLimitBuilder::field"
                 )
             }
         }

@@ -150,9 +150,9 @@ fn refusals_are_logged_without_keys() {
         .finish();
     tracing::subscriber::with_default(subscriber, four_calls);
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    let refused = r#"DEBUG tollgate_tower::observe: a limit refused a call domain="shop" limit="per-token""#;
+    let refused = r#"DEBUG tollgate_tower::observe: limit denied a request domain="shop" limit="per-token""#;
     let shadow =
-        r#"INFO tollgate_tower::observe: a shadow limit would have refused a call domain="shop" limit="all""#;
+        r#"INFO tollgate_tower::observe: shadow limit would have denied a request domain="shop" limit="all""#;
     assert_eq!((text.matches(refused).count(), text.matches(shadow).count()), (2, 1), "{text}");
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(!text.contains(SECRET), "{text}");

@@ -211,13 +211,14 @@ async fn a_policy_that_cannot_be_leaves_the_one_before_in_force() {
     let error = layer.set_policy(policy("[limit.b]\nkey = \"tenant\"\nrate = \"1/d\"\n")).unwrap_err();
     let message = error.to_string();
     assert!(
-        message.starts_with("the policy looks at the field \"tenant\", but only host, ip, method, path"),
+        message
+            .starts_with("unknown field \"tenant\" in the policy; known fields are host, ip, method, path"),
         "{message}"
     );
     let error = layer.set_policy(policy("domain = \"web\"\n[limit.b]\nrate = \"1/d\"\n")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the policy has no limit in the domain \"default\", but in web: see RateLimitBuilder::domain"
+        "unknown domain \"default\"; the policy has web: see RateLimitBuilder::domain"
     );
     let mut service = layer.layer(Echo);
     assert_eq!(statuses(&mut service, [Request::get("/"), Request::get("/")]).await, [200, 429]);

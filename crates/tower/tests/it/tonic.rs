@@ -46,7 +46,7 @@ async fn a_refusal_is_resource_exhausted_and_says_when_to_come_back() {
         assert!(answer.metadata().contains_key("ratelimit"));
     }
     let status = check(&mut client).await.unwrap_err();
-    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "a limit was reached"));
+    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "limit reached"));
     let pushback = status.metadata().get("grpc-retry-pushback-ms").unwrap().to_str().unwrap();
     assert!((1..=43_200_000).contains(&pushback.parse::<u64>().unwrap()), "{pushback}"); // half a day
 }

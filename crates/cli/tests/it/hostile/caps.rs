@@ -96,5 +96,5 @@ fn a_low_limit_of_open_files_leaves_the_admin_listener_answering() {
     assert_eq!(held.len(), 72, "{}", service.log());
     let [_, admin, ..] = Way::LISTENERS;
     assert!(admin.answers(&admin.place(&service, None)));
-    assert!(service.log().contains("too few open files"), "{}", service.log());
+    assert!(service.log().contains("the limit of open files is too low"), "{}", service.log());
 }

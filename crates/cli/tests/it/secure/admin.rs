@@ -40,7 +40,7 @@ fn nobody_administers_from_elsewhere_without_proof() {
     let (code, out, err) = run(&["serve", "--admin-address=0.0.0.0:0"]);
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(
-        err.contains("admin.address is 0.0.0.0:0, which others can reach") && err.contains("keys.file"),
+        err.contains("admin.address 0.0.0.0:0 is reachable from other machines") && err.contains("keys.file"),
         "{err}"
     );
 
@@ -52,7 +52,7 @@ fn nobody_administers_from_elsewhere_without_proof() {
     let flags = ["--admin-address=0.0.0.0:0".to_owned(), format!("--keys-file={}", path.display())];
     let (code, out, err) = run(&["serve", &flags[0], &flags[1]]);
     assert_eq!((code, out.as_str()), (1, ""));
-    assert!(err.contains("anonymous has the scope admin, and others can reach admin.address"), "{err}");
+    assert!(err.contains("anonymous has the scope admin, and other machines can reach admin.address"), "{err}");
 
     fs::write(&path, keys).unwrap();
     let service = start(&flags);

@@ -171,7 +171,7 @@ fn keys_that_cannot_be_used_start_nothing() {
     let (_keep, path, flag) = keys("[token.a]\nsecret = \"short\"\nscopes = []\n");
     let (code, out, err) = run(&["serve", &flag]);
     assert_eq!((code, out.as_str()), (1, ""));
-    assert!(err.contains("it is not known who may do what: "), "{err}");
+    assert!(err.contains("error: cannot read keys file "), "{err}");
     assert!(err.contains("keys.toml:2:10: token.a: secret must have at least 16 characters"), "{err}");
     fs::remove_file(&path).unwrap();
     let (code, _, err) = run(&["serve", &flag]);
@@ -182,8 +182,8 @@ fn keys_that_cannot_be_used_start_nothing() {
 fn what_does_not_protect_anybody_is_warned_of() {
     let (_keep, _, flag) = keys(KEYS);
     let service = start(&[flag.as_str(), "--http-address=0.0.0.0:0"]);
-    service.tells("tokens can be read on the way here");
-    service.tells("keys.file has certificates that nobody can show");
+    service.tells("tokens are sent unencrypted");
+    service.tells("keys.file lists certificates, but TLS client certificates are off");
     let (_keep, _, flag) = keys("[token.a]\nsecret = \"0123456789abcdef\"\nscopes = []\n");
     let here = start(&[flag]);
     here.tells("listening");

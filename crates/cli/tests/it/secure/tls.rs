@@ -103,7 +103,7 @@ fn certificates_are_exchanged_without_a_restart_and_bad_ones_are_not_taken() {
     service.tells("reloaded certificates");
 
     fs::write(files.path("cert.pem"), "nonsense").unwrap();
-    service.tells("cert.pem: there is no certificate in it");
+    service.tells("cert.pem: no certificate found");
     let told = "cannot load certificates, keeping the previous ones";
     service.tells(told);
     assert!(health("other.internal", &old), "the last good one is used on");
@@ -143,8 +143,9 @@ fn files_that_cannot_be_used_start_nothing() {
     let flags = files.flags(false);
     let (code, out, err) = run(&["serve", &flags[0], &flags[1]]);
     assert_eq!((code, out.as_str()), (1, ""));
-    assert!(err.contains("there can be no TLS: ") && err.contains("cert.pem: does not fit the key"), "{err}");
+    assert!(err.starts_with("error: cannot load TLS files: "), "{err}");
+    assert!(err.contains("cert.pem: the certificate does not match the key: "), "{err}");
     let (code, out, err) = run(&["serve", &flags[0]]);
     assert_eq!((code, out.as_str()), (2, ""));
-    assert!(err.starts_with("tls.certificate is given without tls.key"), "{err}");
+    assert!(err.starts_with("error: tls.certificate needs tls.key"), "{err}");
 }

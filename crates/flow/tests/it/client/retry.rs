@@ -62,7 +62,7 @@ async fn a_connection_error_is_tried_again_and_in_the_end_given_to_the_caller() 
     let server = Server::new(|_, _| broken(ErrorKind::ConnectionReset));
     let error = get(&client(manners(), &server)).await.unwrap_err();
     assert_eq!(server.requests(), 5);
-    assert_eq!(error.to_string(), "the request failed");
+    assert_eq!(error.to_string(), "request failed");
     assert_eq!(error.again(), Again::Later);
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     assert_eq!(source.map(io::Error::kind), Some(ErrorKind::ConnectionReset));
@@ -107,7 +107,7 @@ async fn a_fault_says_the_same_to_the_user() {
     let hanging = Server::new(|_, _| silence());
     let error = get(&client(manners().attempt_timeout(SECOND), &hanging)).await.unwrap_err();
     let fault = Fault::from(error);
-    let said = "the server did not answer in time; trying again later can help";
+    let said = "no response in time; trying again later can help";
     assert!(fault.to_string().starts_with(said) && !fault.is_unexpected(), "{fault}");
 }
 
@@ -270,7 +270,7 @@ fn retries_and_pauses_are_logged_without_secrets() {
     let expected = [
         &["paused", "upstream=\"example.org:80\"", "status=429", "pause=2s"][..],
         &["trying again", "method=GET", "attempt=1", "status=429", "wait=2s"],
-        &["trying again", "attempt=2", "error=the request failed", "wait=750ms"],
+        &["retrying", "attempt=2", "error=request failed", "wait=750ms"],
     ];
     for (line, words) in lines.iter().zip(expected) {
         assert!(line.contains("INFO tollgate::client"), "{line}");

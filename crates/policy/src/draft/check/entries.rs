@@ -1,4 +1,4 @@
-//! What must be right about limits that ask for entries, or for expressions to be true.
+//! Checks of entries and expressions.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::MOST_FIELDS;
 use crate::draft::{Draft, DraftLimit};
 use crate::problem::{Problem, Problems};
 
-/// No two limits stand in one place of the tree.
+/// Checks that no two limits have the same entries.
 pub(super) fn check_places(draft: &Draft, problems: &mut Problems) {
     let mut places: HashMap<(&str, Vec<&str>), &DraftLimit> = HashMap::new();
     for limit in draft.limits.iter().filter(|limit| !limit.envoy.entries.is_empty()) {
@@ -23,7 +23,7 @@ pub(super) fn check_places(draft: &Draft, problems: &mut Problems) {
     }
 }
 
-/// What is wrong with the expressions of a limit, where they were written.
+/// Adds the errors of expressions with their places.
 pub(super) fn check_expressions(limit: &DraftLimit, problems: &mut Problems) {
     for expression in limit.when.iter().chain(limit.key_expressions()) {
         if let Some(message) = expression.problem() {
@@ -32,12 +32,12 @@ pub(super) fn check_expressions(limit: &DraftLimit, problems: &mut Problems) {
     }
 }
 
-/// What is wrong with the entries of a limit by itself.
+/// Returns the errors of the entries of a limit by itself.
 pub(super) fn contents(limit: &DraftLimit) -> Vec<String> {
     let mut messages = Vec::new();
     let entries = &limit.envoy.entries;
     if entries.len().max(limit.when.len()) > MOST_FIELDS {
-        messages.push(format!("a limit has no more than {MOST_FIELDS} entries or expressions"));
+        messages.push(format!("at most {MOST_FIELDS} entries or expressions per limit"));
     }
     let others = [
         ("match", limit.conditions.is_empty()),
@@ -46,18 +46,16 @@ pub(super) fn contents(limit: &DraftLimit) -> Vec<String> {
         ("limitador.once", !limit.limitador.once),
     ];
     for (word, _) in others.iter().filter(|(_, is_unused)| !entries.is_empty() && !is_unused) {
-        messages.push(format!("envoy.entries say all there is to say; {word} cannot stand beside them"));
+        messages.push(format!("{word} cannot be combined with envoy.entries"));
     }
     if limit.envoy.label.is_some() && limit.limitador.name.is_some() {
-        messages.push(
-            "envoy.label and limitador.name both say what callers are told; keep one of them".to_owned(),
-        );
+        messages.push("set either envoy.label or limitador.name".to_owned());
     }
     for entry in entries {
         if entry.text.is_empty() {
             messages.push("an entry cannot be empty".to_owned());
         } else if entry.shared && !entry.has_stars() {
-            messages.push(format!("only an entry with a * can be shared, and {:?} has none", entry.text));
+            messages.push(format!("shared needs an entry with a *, found {:?}", entry.text));
         }
     }
     messages

@@ -116,7 +116,7 @@ fn a_limit_of_the_callers_own_must_make_sense() {
     let own = |limit: &str| wrong(&format!(r#"{{"limit":{limit},"key":"a"}}"#)).0;
     assert_eq!(
         own(r#"{"rate":"10"}"#),
-        "`rate`: quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s"
+        "`rate`: quota \"10\": missing period after \"10\"; expected for example 10/s or 10 per 10s"
     );
     assert_eq!(
         own(r#"{"rate":"18446744073709551616/s"}"#),

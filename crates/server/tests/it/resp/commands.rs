@@ -393,7 +393,7 @@ fn mistakes_decide_nothing() {
         ("TG.ALLOW k 1/s 18446744073709551616", &cost("18446744073709551616")),
         (
             "TG.ALLOW k 10",
-            "ERR quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s",
+            "ERR quota \"10\": missing period after \"10\"; expected for example 10/s or 10 per 10s",
         ),
         ("TG.ALLOW k \u{fffd}", "ERR quota \"\u{fffd}\": expected a number such as 10, found \"\u{fffd}\""),
         (
@@ -402,7 +402,7 @@ fn mistakes_decide_nothing() {
         ),
         (
             "TG.RESET ALLOW k 10",
-            "ERR quota \"10\": a period is missing after \"10\"; expected for example 10/s or 10 per 10s",
+            "ERR quota \"10\": missing period after \"10\"; expected for example 10/s or 10 per 10s",
         ),
         (&long, "ERR key is too long: 1025 bytes, the maximum is 1024"),
         ("TG.CHECK", "ERR wrong number of arguments for 'tg.check' command"),

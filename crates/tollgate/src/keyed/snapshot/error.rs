@@ -19,7 +19,7 @@ use super::VERSION;
 /// let (limiter, restored) = builder.restore("no-such-folder/limits.snapshot");
 /// let error = restored.unwrap_err();
 /// assert!(error.is_not_found()); // the first start
-/// assert_eq!(error.to_string(), "no-such-folder/limits.snapshot: there is no such file");
+/// assert_eq!(error.to_string(), "no-such-folder/limits.snapshot: no such file");
 /// assert!(limiter.is_empty());
 /// ```
 #[derive(Debug)]
@@ -116,31 +116,28 @@ pub enum SnapshotProblem {
 impl fmt::Display for SnapshotProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFound => f.write_str("there is no such file"),
-            Self::Unreadable(_) => f.write_str("it cannot be read"),
+            Self::NotFound => f.write_str("no such file"),
+            Self::Unreadable(_) => f.write_str("cannot read the file"),
             Self::NotASnapshot => {
-                f.write_str("it is not a snapshot of a limiter, which would begin with \"tollgate\"")
+                f.write_str("not a snapshot; expected a file that begins with \"tollgate\"")
             }
             Self::OtherVersion { found } => {
-                write!(f, "it is a snapshot of version {found}, and this program reads version {VERSION}")
+                write!(f, "snapshot version {found}; expected version {VERSION}")
             }
             Self::CutShort { bytes } => {
-                write!(
-                    f,
-                    "it was cut short, or something was added: its {bytes} bytes do not end with the mark of the end"
-                )
+                write!(f, "truncated or extended: {bytes} bytes without the end mark")
             }
             Self::Damaged { written, found } => {
-                write!(f, "it is damaged: its checksum is {found:08x} and should be {written:08x}")
+                write!(f, "damaged: checksum {found:08x}, expected {written:08x}")
             }
             Self::OtherHash => f.write_str(
-                "its keys were hashed in another way; it was saved by another program or on another machine",
+                "the keys are hashed in another way: saved by another program or on another machine",
             ),
             Self::OtherKind { found, wanted } => {
-                write!(f, "it is of a limiter with {found}, and this one has {wanted}")
+                write!(f, "snapshot of a limiter with {found}; expected {wanted}")
             }
-            Self::BadQuota { at, .. } => write!(f, "there should be a quota at byte {at}"),
-            Self::Impossible { at, what } => write!(f, "at byte {at}: {what}"),
+            Self::BadQuota { at, .. } => write!(f, "invalid quota at byte {at}"),
+            Self::Impossible { at, what } => write!(f, "byte {at}: {what}"),
         }
     }
 }

@@ -133,17 +133,14 @@ fn what_is_wrong_is_said() {
     let plan = position("9/h burst");
     let key = good[plan..].iter().position(|byte| *byte == b'k').unwrap() + plan;
     let cases = [
-        (
-            b"something else".to_vec(),
-            "it is not a snapshot of a limiter, which would begin with \"tollgate\"",
-        ),
-        (with(8, &[7]), "it is a snapshot of version 7, and this program reads version 2"),
+        (b"something else".to_vec(), "not a snapshot; expected a file that begins with \"tollgate\""),
+        (with(8, &[7]), "snapshot version 7; expected version 2"),
         (
             with(28, &[0; 8]),
-            "its keys were hashed in another way; it was saved by another program or on another machine",
+            "the keys are hashed in another way: saved by another program or on another machine",
         ),
-        (with(kind, b"taken"), "it is of a limiter with taken-bucket, and this one has token-bucket"),
-        (with(quota, b"ten/"), &format!("there should be a quota at byte {}", quota - 1)),
+        (with(kind, b"taken"), "snapshot of a limiter with taken-bucket; expected token-bucket"),
+        (with(quota, b"ten/"), &format!("invalid quota at byte {}", quota - 1)),
         (with(quota, b"\xFF"), &format!("at byte {}: the text is not UTF-8", quota - 1)),
         (with(plan - 2, b"x"), &format!("at byte {}: expected 'p' for a quota or 'k' for a key", plan - 2)),
         (with(key + 1, &[0; 8]), &format!("at byte {}: no key has the fingerprint zero", key + 1)),
@@ -177,12 +174,10 @@ fn what_is_wrong_is_said() {
         (found, written),
         (crc32fast::hash(&damaged[..good.len() - 4]), crc32fast::hash(&good[..good.len() - 4]))
     );
-    let message =
-        format!("{}: it is damaged: its checksum is {found:08x} and should be {written:08x}", path.display());
+    let message = format!("{}: damaged: checksum {found:08x}, expected {written:08x}", path.display());
     assert_eq!(error.to_string(), message);
     let error = restore(&path, &good[..50], "cut").unwrap_err();
-    let message =
-        "it was cut short, or something was added: its 50 bytes do not end with the mark of the end";
+    let message = "truncated or extended: 50 bytes without the end mark";
     assert_eq!(error.to_string(), format!("{}: {message}", path.display()));
 }
 
@@ -195,7 +190,7 @@ fn a_missing_file_is_told_from_one_that_cannot_be_read() {
     let (limiter, unreadable) = builder().restore(&folder.0);
     let unreadable = unreadable.unwrap_err();
     assert!(!unreadable.is_not_found() && unreadable.source().is_some() && limiter.is_empty());
-    assert_eq!(unreadable.to_string(), format!("{}: it cannot be read", folder.0.display()));
+    assert_eq!(unreadable.to_string(), format!("{}: cannot read the file", folder.0.display()));
 }
 
 #[test]
@@ -221,6 +216,6 @@ fn the_kind_of_algorithm_must_agree() {
     old.save(folder.file()).unwrap();
     assert_eq!(in_parts(60).restore(folder.file()).1.unwrap(), 1);
     let error = in_parts(10).restore(folder.file()).1.unwrap_err();
-    let message = "it is of a limiter with sub-windows in 60 parts, and this one has sub-windows in 10 parts";
+    let message = "snapshot of a limiter with sub-windows in 60 parts; expected sub-windows in 10 parts";
     assert_eq!(error.problem().to_string(), message);
 }

@@ -135,7 +135,7 @@ fn limits_nobody_could_be_told_of_are_refused() {
     let limit = |name: &str| Limit::new(name, Quota::per_second(1));
     let error = RateLimitLayer::builder().limit(limit("a")).limit(limit("a")).build().unwrap_err();
     assert_eq!(error, LimitError::SameName("a".to_owned()));
-    assert_eq!(error.to_string(), r#"two limits are called "a"; callers could not tell them apart"#);
+    assert_eq!(error.to_string(), r#"duplicate limit name "a""#);
     assert!(matches!(RateLimitLayer::new(limit("ö")), Err(LimitError::Name(_))));
     let error = RateLimitLayer::builder().build().unwrap_err();
     assert_eq!(error, LimitError::NoLimits, "it would let everything pass");
@@ -151,6 +151,6 @@ async fn a_refusal_for_want_of_a_key_says_so() {
     assert_eq!(refused.field("ratelimit"), None);
     assert_eq!(
         refused.body,
-        r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"the request does not say whose limit it counts against"}"#
+        r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"the request lacks the key of a limit"}"#
     );
 }
