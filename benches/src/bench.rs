@@ -120,6 +120,7 @@ impl Bench {
             "commit": machine::commit(),
             "machine": machine::machine(),
             "date": machine::date(),
+            "peers": machine::peers(),
             "cases": self.cases.iter().map(Case::json).collect::<Vec<_>>(),
         });
         if let Some(commit) = &self.before {

@@ -40,9 +40,9 @@ pub(crate) fn machine() -> String {
     format!("{}, {cores} cores", model.map_or("unknown processor", |(_, name)| name))
 }
 
-/// The versions of the peers, as locked.
+/// The versions of the peers: as locked, and Redis as installed.
 pub(crate) fn peers() -> String {
-    const PEERS: [&str; 13] = [
+    const PEERS: [&str; 14] = [
         "ahash",
         "axum",
         "dashmap",
@@ -55,6 +55,7 @@ pub(crate) fn peers() -> String {
         "ratelimit",
         "throttlecrab",
         "tokio",
+        "tonic",
         "tower_governor",
     ];
     let lock = include_str!("../Cargo.lock");
@@ -67,6 +68,9 @@ pub(crate) fn peers() -> String {
             found.push(format!("{name} {}", version.unwrap_or("?").trim_matches('"')));
         }
     }
+    let redis = output_of("redis-server", &["--version"]);
+    let version = redis.split(' ').find_map(|word| word.strip_prefix("v="));
+    found.extend(version.map(|version| format!("redis-server {version}")));
     found.join(", ")
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use before::Before;
 
+use crate::measurements;
 use crate::run::{self, Failure, command, root};
 use crate::test::{envoy, package};
 
@@ -18,12 +19,19 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for name in &plan.names {
         tools(name)?;
+        if plan.publishes {
+            measurements::forget(name)?;
+        }
         // One that misses its goal must not hide the others.
         if let Err(failure) = run_one(name, &plan.flags, before.as_ref()) {
             let (Failure::Step(message) | Failure::Misuse(message)) = failure;
             eprintln!("xtask: {message}");
             failed.push(name.as_str());
         }
+    }
+    // After all of them, so that no bench sees files that another one changed and calls its commit dirty.
+    if plan.publishes {
+        measurements::publish(&plan.names)?;
     }
     if failed.is_empty() {
         Ok(())
@@ -63,22 +71,25 @@ struct Plan {
     flags: Vec<String>,
     /// The revision to compare with.
     before: Option<String>,
+    /// Whether the results go into `docs/measurements.md`.
+    publishes: bool,
 }
 
 impl Plan {
     fn new(args: &[&str], known: &[String]) -> Result<Self, String> {
-        let (mut flags, mut wanted, mut before) = (Vec::new(), Vec::new(), None);
+        let (mut flags, mut wanted, mut before, mut publishes) = (Vec::new(), Vec::new(), None, false);
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match *arg {
                 "--check" | "--quick" => flags.push((*arg).to_string()),
+                "--publish" => publishes = true,
                 "--before" => {
                     let rev = args.next().filter(|rev| !rev.starts_with('-'));
                     before = Some(rev.ok_or("--before needs a git revision, such as HEAD~1")?.to_string());
                 }
                 flag if flag.starts_with('-') => {
                     return Err(format!(
-                        "`bench` has no flag {flag}; it has --check, --quick and --before REV"
+                        "`bench` has no flag {flag}; it has --check, --quick, --before REV and --publish"
                     ));
                 }
                 name => wanted.push(name),
@@ -93,7 +104,14 @@ impl Plan {
             [] => return Err(format!("`bench` needs a name; there are: {list}")),
             [_, second, ..] => return Err(format!("`bench` takes one name, but got {second:?} as well")),
         };
-        Ok(Self { names, flags, before })
+        let is_quick = flags.iter().any(|flag| flag == "--quick");
+        if publishes && is_quick {
+            return Err(
+                "the results of a --quick run are not published; leave out --quick or --publish".into()
+            );
+        }
+        publishes |= wanted == ["all"] && !is_quick && before.is_none();
+        Ok(Self { names, flags, before, publishes })
     }
 }
 
@@ -119,15 +137,24 @@ mod tests {
 
     #[test]
     fn flags_go_before_or_after_the_name() {
-        let expected = Plan { names: vec!["wait".into()], flags: vec!["--quick".into()], before: None };
+        let expected = Plan {
+            names: vec!["wait".into()],
+            flags: vec!["--quick".into()],
+            before: None,
+            publishes: false,
+        };
         assert_eq!(plan(&["wait", "--quick"]).as_ref(), Ok(&expected));
         assert_eq!(plan(&["--quick", "wait"]).as_ref(), Ok(&expected));
     }
 
     #[test]
     fn before_takes_a_revision() {
-        let expected =
-            Plan { names: vec!["wait".into()], flags: vec!["--check".into()], before: Some("HEAD~1".into()) };
+        let expected = Plan {
+            names: vec!["wait".into()],
+            flags: vec!["--check".into()],
+            before: Some("HEAD~1".into()),
+            publishes: false,
+        };
         assert_eq!(plan(&["wait", "--before", "HEAD~1", "--check"]).as_ref(), Ok(&expected));
         assert_eq!(plan(&["--check", "--before", "HEAD~1", "wait"]).as_ref(), Ok(&expected));
         let missing = "--before needs a git revision, such as HEAD~1";
@@ -141,6 +168,22 @@ mod tests {
     }
 
     #[test]
+    fn full_runs_are_published_on_request_and_with_all() {
+        let publishes = |args: &[&str]| plan(args).unwrap().publishes;
+        assert!(publishes(&["all"]) && publishes(&["all", "--check"]));
+        assert!(publishes(&["wait", "--publish"]) && publishes(&["wait", "--before", "HEAD", "--publish"]));
+        assert!(
+            !publishes(&["wait"])
+                && !publishes(&["all", "--quick"])
+                && !publishes(&["all", "--before", "HEAD"])
+        );
+        assert_eq!(
+            plan(&["wait", "--quick", "--publish"]).unwrap_err(),
+            "the results of a --quick run are not published; leave out --quick or --publish"
+        );
+    }
+
+    #[test]
     fn misuse_lists_the_names() {
         assert_eq!(plan(&[]).unwrap_err(), "`bench` needs a name; there are: direct, wait, all");
         assert_eq!(
@@ -149,7 +192,7 @@ mod tests {
         );
         assert_eq!(
             plan(&["wait", "--fast"]).unwrap_err(),
-            "`bench` has no flag --fast; it has --check, --quick and --before REV"
+            "`bench` has no flag --fast; it has --check, --quick, --before REV and --publish"
         );
         assert_eq!(
             plan(&["direct", "wait"]).unwrap_err(),

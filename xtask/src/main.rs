@@ -1,9 +1,10 @@
-//! Developer chores: `cargo xtask test`, `bench`, `fuzz`, `soak`, `attack`, `vectors`, `failures`, `proto` and `plots`.
+//! Developer chores: `cargo xtask test`, `bench`, `measurements`, `fuzz`, `soak`, `attack`, `vectors`, `failures`, `proto` and `plots`.
 
 mod attack;
 mod bench;
 mod failures;
 mod fuzz;
+mod measurements;
 mod number;
 mod plots;
 mod proto;
@@ -44,6 +45,10 @@ fn call(args: &[&str]) -> Result<(), Failure> {
         ["test"] => test::run(),
         ["test", extra, ..] => Err(Failure::Misuse(format!("`test` takes no arguments, but got {extra:?}"))),
         ["bench", rest @ ..] => bench::run(rest),
+        ["measurements"] => measurements::run(),
+        ["measurements", extra, ..] => {
+            Err(Failure::Misuse(format!("`measurements` takes no arguments, but got {extra:?}")))
+        }
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["soak", rest @ ..] => soak::run(rest),
         ["attack", rest @ ..] => attack::run(rest),
@@ -89,9 +94,19 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for command in
-            ["test", "bench", "fuzz", "soak", "attack", "vectors", "failures", "proto", "plots", "help"]
-        {
+        for command in [
+            "test",
+            "bench",
+            "measurements",
+            "fuzz",
+            "soak",
+            "attack",
+            "vectors",
+            "failures",
+            "proto",
+            "plots",
+            "help",
+        ] {
             assert!(HELP.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}");
         }
     }
