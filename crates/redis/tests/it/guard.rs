@@ -152,7 +152,7 @@ async fn what_hangs_is_given_up_in_time_and_then_left_alone() {
         assert_eq!(took, PATIENCE);
     }
     let (result, took) = scene.call().await;
-    assert!(result.unwrap_err().to_string().contains("left alone"));
+    assert!(result.unwrap_err().to_string().contains("circuit breaker open"));
     assert_eq!((took, scene.moody.asked()), (Duration::ZERO, 5));
     let health = scene.guarded.health();
     assert_eq!((health.is_up, health.late, health.untried, health.answered), (false, 5, 1, 0));

@@ -207,8 +207,14 @@ fn small(value: &Value, at: &str) -> Result<u32, String> {
 fn number(value: &Value, at: &str) -> Result<u64, String> {
     let digits =
         |text: &str| if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None };
-    let number = value.as_u64().or_else(|| value.as_str().and_then(digits));
+    let number = value.as_u64().or_else(|| whole(value)).or_else(|| value.as_str().and_then(digits));
     number.ok_or_else(|| format!("{at} must be a whole number from 0 to {}, not {}", u64::MAX, short(value)))
+}
+
+/// A whole number with a decimal point, such as `3.0`: proto3 reads it as an integer.
+fn whole(value: &Value) -> Option<u64> {
+    let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
+    format!("{number:.0}").parse().ok()
 }
 
 fn unknown(name: &str, at: &str, known: &str) -> String {

@@ -333,9 +333,9 @@ fn files_that_do_not_fit_are_named() {
     };
     for (files, expected) in [
         (files("missing.pem", "key.pem", None), "missing.pem: No such file"),
-        (files("cert.pem", "cert.pem", None), "cert.pem: there is no private key in it"),
-        (files("cert.pem", "other.pem", None), "cert.pem: does not fit the key"),
-        (files("cert.pem", "key.pem", Some("key.pem")), "key.pem: there is no certificate in it"),
+        (files("cert.pem", "cert.pem", None), "cert.pem: no private key found"),
+        (files("cert.pem", "other.pem", None), "cert.pem: the certificate does not match the key"),
+        (files("cert.pem", "key.pem", Some("key.pem")), "key.pem: no certificate found"),
     ] {
         let error = Tls::load(files).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

@@ -268,8 +268,8 @@ fn retries_and_pauses_are_logged_without_secrets() {
     let lines: Vec<_> = log.lines().collect();
     assert_eq!(lines.len(), 3, "{log}");
     let expected = [
-        &["paused", "upstream=\"example.org:80\"", "status=429", "pause=2s"][..],
-        &["trying again", "method=GET", "attempt=1", "status=429", "wait=2s"],
+        &["pausing requests", "upstream=\"example.org:80\"", "status=429", "pause=2s"][..],
+        &["retrying", "method=GET", "attempt=1", "status=429", "wait=2s"],
         &["retrying", "attempt=2", "error=request failed", "wait=750ms"],
     ];
     for (line, words) in lines.iter().zip(expected) {

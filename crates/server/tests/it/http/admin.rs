@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollgate::Quota;
 use tollgate::store::Mode;
 use tollgate_policy::Policy;
-use tollgate_server::{Family, Origin, Own, Scope, Scopes};
+use tollgate_server::{Family, Origin, Own, RlsOptions, Scope, Scopes};
 
 use super::support::Site;
 
@@ -228,7 +228,7 @@ fn a_listener_may_serve_some_scopes_only() {
 
 #[test]
 fn every_path_of_the_document_is_there_and_no_other() {
-    let site = Site::new(TWO);
+    let site = Site::with(TWO, |api| api.rls(RlsOptions::default()));
     let document = site.get("/openapi.json").json();
     assert_eq!(document["openapi"], "3.1.0");
     let described: Vec<_> = document["paths"].as_object().unwrap().iter().collect();

@@ -196,7 +196,7 @@ fn what_is_held_is_settled_with_what_it_cost() {
     let answer = settle(id.as_ref().unwrap(), 10);
     assert_eq!((answer.status, answer.json()), (200, json!({"settled": true})));
     assert_eq!(left(), 90);
-    assert!(settle(id.as_ref().unwrap(), 0).problem(404).contains("settled already"));
+    assert!(settle(id.as_ref().unwrap(), 0).problem(404).contains("settled, expired"));
     assert_eq!(left(), 90, "nothing comes back twice");
 
     let (id, _) = hold(20);

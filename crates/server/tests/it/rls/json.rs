@@ -68,9 +68,11 @@ async fn names_units_and_numbers_may_be_written_in_each_of_their_ways() {
     assert_eq!(post(&look).await[0].1["statuses"][0]["limitRemaining"], 3);
     let back = format!("{}\n{}", ask(r#""hitsAddend":3"#), ask(r#""hitsAddend":2,"is_negative_hits":true"#));
     assert_eq!(post(&back).await[1].1["statuses"][0]["limitRemaining"], 2);
-    for limit in
-        [r#""limit":{"requestsPerUnit":7,"unit":"HOUR"}"#, r#""limit":{"requests_per_unit":"7","unit":3}"#]
-    {
+    for limit in [
+        r#""limit":{"requestsPerUnit":7,"unit":"HOUR"}"#,
+        r#""limit":{"requestsPerUnit":7.0,"unit":"HOUR"}"#,
+        r#""limit":{"requests_per_unit":"7","unit":3}"#,
+    ] {
         let told = &post(&ask(limit)).await[0].1["statuses"][0]["currentLimit"];
         assert_eq!(*told, json!({ "requestsPerUnit": 7, "unit": "HOUR" }), "{limit}");
     }

@@ -141,22 +141,16 @@ fn what_is_wrong_is_said() {
         ),
         (with(kind, b"taken"), "snapshot of a limiter with taken-bucket; expected token-bucket"),
         (with(quota, b"ten/"), &format!("invalid quota at byte {}", quota - 1)),
-        (with(quota, b"\xFF"), &format!("at byte {}: the text is not UTF-8", quota - 1)),
-        (with(plan - 2, b"x"), &format!("at byte {}: expected 'p' for a quota or 'k' for a key", plan - 2)),
-        (with(key + 1, &[0; 8]), &format!("at byte {}: no key has the fingerprint zero", key + 1)),
-        (
-            with(key + 9, &[9]),
-            &format!("at byte {}: no quota with that number comes before the key", key + 1),
-        ),
+        (with(quota, b"\xFF"), &format!("byte {}: the text is not UTF-8", quota - 1)),
+        (with(plan - 2, b"x"), &format!("byte {}: expected 'p' for a quota or 'k' for a key", plan - 2)),
+        (with(key + 1, &[0; 8]), &format!("byte {}: no key has the fingerprint zero", key + 1)),
+        (with(key + 9, &[9]), &format!("byte {}: no quota with that number comes before the key", key + 1)),
         (
             with(good.len() - 20, &[9]),
-            &format!("at byte {}: there should be as many keys as it says here", good.len() - 20),
+            &format!("byte {}: there should be as many keys as it says here", good.len() - 20),
         ),
-        (with(key + 13, &[2]), &format!("at byte {}: the algorithm has no such state", key + 13)),
-        (
-            with(key + 13, &[0xFF; 4]),
-            &format!("at byte {}: the entry goes on beyond the end", good.len() - 24),
-        ),
+        (with(key + 13, &[2]), &format!("byte {}: the algorithm has no such state", key + 13)),
+        (with(key + 13, &[0xFF; 4]), &format!("byte {}: the entry goes on beyond the end", good.len() - 24)),
     ];
     for (bytes, message) in cases {
         let error = restore(&path, &bytes, message).expect_err(message);
