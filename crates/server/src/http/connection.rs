@@ -105,22 +105,18 @@ async fn serve_http2<S: Store>(io: Watched, desk: &Rc<Desk<S>>, watch: &Watch) {
     watch.enter(Phase::Idle);
     let limits = desk.api.limited_to();
     let mut builder = http2::Builder::new(LocalExecutor);
-    let window = u32::try_from(limits.body_bytes).unwrap_or(MOST_WINDOW).clamp(64 * 1024, MOST_WINDOW);
     builder.timer(TokioTimer::new());
     builder.max_concurrent_streams(limits.streams);
     builder.max_pending_accept_reset_streams(limits.resets);
     builder.max_local_error_reset_streams(limits.resets);
     builder.max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX).saturating_mul(2));
-    builder.initial_stream_window_size(window);
-    builder.initial_connection_window_size(window);
+    builder.initial_stream_window_size(limits.stream_window());
+    builder.initial_connection_window_size(limits.connection_window());
     let (desk, meter) = (Rc::clone(desk), Arc::clone(desk.api.meter()));
     let service = service_fn(move |request| Rc::clone(&desk).serve(request));
     let connection = pin!(builder.serve_connection(TokioIo::new(io), service));
     let _ = attend(connection, http2::Connection::graceful_shutdown, watch, &meter).await;
 }
-
-/// The largest window that HTTP/2 knows.
-const MOST_WINDOW: u32 = (1 << 31) - 1;
 
 /// How a connection ended.
 enum Ending {

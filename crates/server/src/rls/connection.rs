@@ -66,6 +66,8 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
         .max_local_error_reset_streams(limits.resets)
         .max_header_list_size(LARGEST_HEAD)
         .max_send_buf_size(SEND_BUFFER)
+        .initial_stream_window_size(limits.stream_window())
+        .initial_connection_window_size(limits.connection_window())
         // A peer that is there answers before the idle time-out.
         .keep_alive_interval(limits.idle_timeout * 3 / 4)
         .keep_alive_timeout(limits.idle_timeout / 4);
