@@ -207,7 +207,7 @@ impl<S: Store> Desk<S> {
     ) -> Self {
         let engine = clerk.engine().clone();
         let clerks = RefCell::new(vec![clerk.for_protocol(api.meter().protocol())]);
-        let bodies = api.limited_to().body_budget();
+        let bodies = api.limited_to().body_budget().noted_by(&activity);
         let (known_host, requests) = (RefCell::default(), Cell::new(0));
         Self { api, access, engine, clerks, stop, activity, bodies, known_host, watch, requests }
     }
@@ -261,7 +261,6 @@ impl<S: Store> Desk<S> {
         // It keeps its part of the budget until the request is answered.
         let mut body = self.bodies.limit(body, most);
         let received = receive(&mut body, most).await.map_err(|why| self.unreceived(why))?;
-        self.activity.answered();
         *room = Some(self.bodies.response(received.len()).await);
         self.reply(route, head, &received, principal).await
     }
