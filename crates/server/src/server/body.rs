@@ -65,7 +65,12 @@ impl BodyBudget {
 
     /// Waits until there is room for the response to a request. It is held until the response is sent.
     pub(crate) async fn response(&self, request_bytes: usize) -> OwnedSemaphorePermit {
-        let bytes = self.at_most_all(request_bytes.saturating_mul(RESPONSE_FACTOR));
+        self.room(request_bytes.saturating_mul(RESPONSE_FACTOR)).await
+    }
+
+    /// Waits until there is room for a response of so many bytes. It is held until the response is sent.
+    pub(crate) async fn room(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let bytes = self.at_most_all(bytes);
         Arc::clone(&self.responses).acquire_many_owned(bytes).await.expect(NEVER_CLOSED)
     }
 
@@ -364,11 +369,6 @@ mod tests {
         assert_eq!(readable(&mut budget.limit(pieces(&[1], true), 1_000)), 0, "both are held");
     }
 
-    /// Guards, item 2.
-    #[tokio::test(start_paused = true)]
-    async fn a_response_holds_its_room_and_is_unfinished_until_its_last_piece_is_dropped() {
-        let (budget, timeouts) = (BodyBudget::new(800, SECOND), Timeouts { read: SECOND, write: SECOND });
-        let activity = Activity::new(timeouts);
     /// Guards, item 1: a connection whose first request is never complete is closed, also if its response has begun.
     #[tokio::test(start_paused = true)]
     async fn a_request_is_complete_when_its_body_is() {
@@ -381,6 +381,11 @@ mod tests {
         }
     }
 
+    /// Guards, item 2.
+    #[tokio::test(start_paused = true)]
+    async fn a_response_holds_its_room_and_is_unfinished_until_its_last_piece_is_dropped() {
+        let (budget, timeouts) = (BodyBudget::new(800, SECOND), Timeouts { read: SECOND, write: SECOND });
+        let activity = Activity::new(timeouts);
         let room = budget.response(100).await;
         let body = Full::new(Bytes::from_static(b"answer"));
         let mut body = GuardedBody::new(body, activity.respond(), Some(room));
