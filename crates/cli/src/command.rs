@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
@@ -148,30 +149,44 @@ pub(crate) fn given(matches: &ArgMatches) -> Given {
     }
 }
 
-/// Prints an error of clap without arguments that may hold a password.
-pub(crate) fn misuse(error: &clap::Error) -> ExitCode {
-    let is_json = error.use_stderr() && error_format() == Format::Json;
-    let is_secret = |argument: &String| argument.contains('@') || argument.contains("://");
-    let secrets: Vec<String> = std::env::args_os()
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .filter(is_secret)
-        .collect();
-    if !error.use_stderr() || secrets.is_empty() && !is_json {
+/// Prints an error of clap. Of what was typed, which may be a password, it shows only the name of a flag.
+pub(crate) fn misuse(mut error: clap::Error) -> ExitCode {
+    if !error.use_stderr() {
         error.exit();
     }
-    let mut text = error.render().to_string();
-    for secret in &secrets {
-        text = text.replace(secret, "…");
-        if let Some((_, value)) = secret.split_once('=') {
-            text = text.replace(value, "…");
+    let typed = match error.kind() {
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        _ => ContextKind::InvalidValue,
+    };
+    // Some suggestions repeat what was typed.
+    error.remove(ContextKind::Suggested);
+    if let Some(ContextValue::String(text)) = error.get(typed) {
+        let shown = match flag_name(text) {
+            Some(name) if typed == ContextKind::InvalidArg => name.to_owned(),
+            _ if text.is_empty() => String::new(), // clap says that a value is missing
+            _ => "…".to_owned(),
+        };
+        error.insert(typed, ContextValue::String(shown));
+    }
+    match error_format() {
+        Format::Text => {
+            let _ = error.print(); // fails if stderr is closed
+        }
+        Format::Json => {
+            let text = error.render().to_string();
+            log::json_error(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
         }
     }
-    if is_json {
-        log::json_error(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
-    } else {
-        eprint!("{text}");
-    }
     ExitCode::from(2)
+}
+
+/// The name of a flag such as `--store=…`, if it is one.
+fn flag_name(text: &str) -> Option<&str> {
+    let name = text.split('=').next()?;
+    let letters = name.strip_prefix("--")?;
+    let is_name = letters.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    (is_name && !letters.is_empty()).then_some(name)
 }
 
 /// Returns the format of errors in arguments that clap cannot parse: `log.format` for `serve`, otherwise text.

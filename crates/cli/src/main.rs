@@ -20,7 +20,7 @@ use settings::Format;
 fn main() -> ExitCode {
     let matches = match command::command().try_get_matches() {
         Ok(matches) => matches,
-        Err(error) => return command::misuse(&error),
+        Err(error) => return command::misuse(error),
     };
     match run(&matches) {
         Ok(()) => ExitCode::SUCCESS,

@@ -101,9 +101,10 @@ fn with_password(address: &Address, settings: &Settings) -> Result<Address, Fail
     })
 }
 
-/// Reads a password from a file.
+/// Reads a password from a file. A file that cannot be read is not named: a password may have been given in place of its path.
 fn password(flag: &str, path: &Path) -> Result<String, Failure> {
-    let text = read(flag, path)?;
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("{flag}: the file cannot be read: {error}")))?;
     let password = text.strip_suffix('\n').unwrap_or(&text);
     let password = password.strip_suffix('\r').unwrap_or(password);
     if password.is_empty() {

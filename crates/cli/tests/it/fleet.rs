@@ -406,6 +406,29 @@ fn redis_is_shown_a_certificate_if_it_asks_for_one() {
     assert_eq!(ask(&serve(&[]), "user", "ann"), (200, "local".to_owned()));
 }
 
+/// Guards, item 7: in Redis a limit that a caller supplies is state of its key, so no number of them leaves the others without.
+#[test]
+fn no_number_of_supplied_limits_is_too_many_with_redis() {
+    const COUNT: usize = 70_000;
+    /// Each waits for Redis after every command; together they share its round trips.
+    const CONNECTIONS: usize = 100;
+    let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));
+    let service = serve(&path, &redis.url());
+    let accepted = &|connection: usize| {
+        let rates = (1..=COUNT).skip(connection).step_by(CONNECTIONS);
+        let commands: Vec<String> = rates.map(|rate| format!("TG.ALLOW key {rate}/s")).collect();
+        let replies = service.redis(&commands.join("\r\n"));
+        assert!(!replies.contains('-'), "{replies}");
+        replies.matches(":1\r\n").count()
+    };
+    let total: usize = thread::scope(|scope| {
+        let connections: Vec<_> =
+            (0..CONNECTIONS).map(|index| scope.spawn(move || accepted(index))).collect();
+        connections.into_iter().map(|connection| connection.join().unwrap()).sum()
+    });
+    assert_eq!(total, COUNT);
+}
+
 #[test]
 fn what_is_borrowed_is_shown_and_given_back_at_the_end() {
     let (redis, (_keep, path)) = (Redis::start(), policy(LIMITS));

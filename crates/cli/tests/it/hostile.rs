@@ -21,7 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::certificates::{Caller, Files};
-use crate::support::{Service, until};
+use crate::support::{Service, policy, until};
 use way::Way;
 use wire::{Over, Place, Wire};
 
@@ -238,6 +238,7 @@ fn silent_clients_are_closed() {
     Client { is_bare: true, ..client }.check();
 }
 
+/// Guards, item 1.
 #[test]
 fn clients_that_are_silent_after_the_handshake_are_closed() {
     let client =
@@ -252,11 +253,13 @@ fn half_a_preface_is_closed() {
     Client::new("half a preface", clients::send_half_a_preface, |_, _| Due::After(FIRST_REQUEST)).check();
 }
 
+/// Guards, item 1.
 #[test]
 fn a_dripping_first_head_is_closed() {
     Client::new("dripping head", clients::drip_a_head, |_, _| Due::After(FIRST_REQUEST)).check();
 }
 
+/// Guards, item 1.
 #[test]
 fn a_dripping_second_head_is_closed_or_harmless() {
     let due = |way: Way, _| if way.is_http2() { Due::Whenever } else { Due::After(SLOW) };
@@ -264,6 +267,7 @@ fn a_dripping_second_head_is_closed_or_harmless() {
     Client { limit: IDLE * 5 / 2, ..client }.check();
 }
 
+/// Guards, item 2: every body has a deadline.
 #[test]
 fn dripping_bodies_are_closed() {
     let due = |_, index| Due::After(if index == 0 { FIRST_REQUEST } else { SLOW });
@@ -286,6 +290,30 @@ fn clients_that_grant_no_window_are_closed() {
     Client { buffers: Some(4_096), ..client }.check();
 }
 
+/// Guards, item 2: responses hold at most a budget as well, whatever was asked for.
+#[test]
+fn lists_that_a_client_does_not_take_hold_little_memory() {
+    let limits = (0..1_000).map(|number| format!("[limit.l{number}]\nkey = \"ip\"\nrate = \"1/h\"\n"));
+    let (_keep, path) = policy(&limits.collect::<String>());
+    let flags = [&FLAGS[..], &["--policy", path.to_str().unwrap()]].concat();
+    let client = Client::new("takes no lists", clients::take_no_lists, |_, _| Due::After(SLOW));
+    let cell = client.attack(Way::AdminHttp2, None, &start(None, &flags));
+    println!("\n| {} | {} |", client.name, cell.text());
+    assert!(cell.problems.is_empty(), "{}", cell.problems.join("\n"));
+}
+
+/// Guards, item 1: a streaming call is answered before it is complete, and counts as a request when it is.
+#[test]
+fn an_unfinished_first_call_is_closed_though_it_is_answered() {
+    let client = Client::new("unfinished first call", clients::drip_a_streaming_call, |_, _| {
+        Due::After(FIRST_REQUEST)
+    });
+    // With the default time-outs for bodies and responses.
+    let cell = client.attack(Way::Grpc, None, &start(None, &FLAGS[..1]));
+    assert!(cell.problems.is_empty(), "{}", cell.problems.join("\n"));
+}
+
+/// Guards, item 1.
 #[test]
 fn clients_that_never_read_are_closed() {
     let client = Client::new("never reads", clients::never_read, |_, _| Due::After(SLOW));

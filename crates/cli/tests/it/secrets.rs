@@ -50,12 +50,40 @@ fn a_mistyped_flag_does_not_show_its_value() {
         &["redis://:hunter2@host"],
         &["serve", "--store", "redis:", "//:hunter2@host"],
         &["serve", "--workers", "1", "--workers", "redis://:hunter2@host"],
+        &["serve", "hunter2"],
+        &["serve", "--stroe=hunter2"],
+        &["serve", "--stroe", "hunter2"],
+        &["serve", "--hunter2"],
+        &["serve", "-hunter2"],
+        &["serve", "-p", "hunter2"],
+        &["serve", "--", "hunter2"],
+        &["serve", "--store", "redis:", "hunter2"],
+        &["hunter2"],
+        &["hunter2", "serve"],
+        &["settings", "--format=hunter2"],
+        &["policy", "hunter2"],
+        &["policy", "--hunter2"],
+        &["policy", "schema", "hunter2"],
+        &["policy", "check", "--strict=hunter2"],
+        &["policy", "explain", "--cost=hunter2"],
+        &["completions", "hunter2"],
+        &["completions", "bash", "hunter2"],
     ] {
         let (code, text) = printed(arguments, None);
         assert!(code == 2 && !text.contains(SECRET), "{arguments:?}: {text}");
     }
-    let (code, text) = printed(&["serve", "--stroe", "memory"], None);
-    assert!(code == 2 && text.contains("--stroe"), "what is no secret is named: {text}");
+    for (arguments, shown) in [
+        (&["serve", "--stroe=memory"][..], &["'--stroe'", "'--store'"][..]),
+        (&["polcy"], &["unrecognized subcommand", "'policy'"]),
+        (&["policy"], &["Usage: tollgate policy"]),
+        (&["serve", "--store"], &["a value is required for '--store <STORE>'"]),
+        (&["settings", "--format=markdwon"], &["--format", "'markdown'"]),
+        (&["policy", "explain", "--cost=much"], &["--cost", "invalid digit"]),
+    ] {
+        let (code, text) = printed(arguments, None);
+        let is_shown = |word: &&str| text.contains(*word);
+        assert!(code == 2 && shown.iter().all(is_shown), "{arguments:?} shows {shown:?}: {text}");
+    }
 }
 
 /// Guards, item 4: a flag stands in the list of processes.
@@ -98,6 +126,7 @@ fn the_lines_of_a_key_file_are_not_shown() {
     assert!(!(shown + &err).contains(SECRET), "{err}");
 }
 
+/// Guards, item 4.
 #[test]
 fn the_password_of_redis_can_stand_in_a_file() {
     let redis = Redis::start_with(&["--requirepass", "p@ss:word/"]);
@@ -115,10 +144,17 @@ fn the_password_of_redis_can_stand_in_a_file() {
     fs::write(&path, "\n").expect("it is written");
     for (arguments, expected) in [
         (&[&*store, &file][..], "the file is empty; expected a password"),
-        (&[&store, "--store-password-file=no/such/file"], "no/such/file: No such file"),
+        (
+            &[&store, "--store-password-file=hunter2"],
+            "--store-password-file: the file cannot be read: No such file",
+        ),
+        (
+            &[&store, "--redis-sentinel-password-file=hunter2"],
+            "--redis-sentinel-password-file: the file cannot be read: No such file",
+        ),
         (&[&file], "store_password_file needs a Redis store"),
     ] {
         let (code, _, err) = run(&[&["serve"], arguments].concat());
-        assert!(code == 2 && err.contains(expected), "{arguments:?}: {err}");
+        assert!(code == 2 && err.contains(expected) && !err.contains(SECRET), "{arguments:?}: {err}");
     }
 }

@@ -19,7 +19,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tollgate::store::Store;
 use tollgate_flow::Time;
 use tollgate_flow::fault::catch;
@@ -79,8 +79,8 @@ async fn first<F: Future>(reading: F, watch: &Watch) -> First<F::Output> {
     let mut reading = pin!(reading);
     poll_fn(|context| match watch.alarm(context) {
         None => reading.as_mut().poll(context).map(First::Known),
-        Some(Alarm::Late(Phase::Head)) => Poll::Ready(First::Late),
-        Some(_) => Poll::Ready(First::Over),
+        Some(Alarm::Late) => Poll::Ready(First::Late),
+        Some(Alarm::Stop) => Poll::Ready(First::Over),
     })
     .await
 }
@@ -94,9 +94,7 @@ async fn serve_http1<S: Store>(io: Watched, desk: &Rc<Desk<S>>, watch: &Watch) {
     let service = service_fn(|request| Rc::clone(desk).serve(request));
     let mut connection = builder.serve_connection(TokioIo::new(io), service);
     let shut_down = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
-    if let Ending::Late(Phase::Head) =
-        attend(Pin::new(&mut connection), shut_down, watch, desk.api.meter()).await
-    {
+    if let Ending::Late = attend(Pin::new(&mut connection), shut_down, watch, desk.api.meter()).await {
         say_late(connection.into_parts().io.into_inner(), desk.api.meter()).await;
     }
 }
@@ -105,29 +103,25 @@ async fn serve_http2<S: Store>(io: Watched, desk: &Rc<Desk<S>>, watch: &Watch) {
     watch.enter(Phase::Idle);
     let limits = desk.api.limited_to();
     let mut builder = http2::Builder::new(LocalExecutor);
-    let window = u32::try_from(limits.body_bytes).unwrap_or(MOST_WINDOW).clamp(64 * 1024, MOST_WINDOW);
     builder.timer(TokioTimer::new());
     builder.max_concurrent_streams(limits.streams);
     builder.max_pending_accept_reset_streams(limits.resets);
     builder.max_local_error_reset_streams(limits.resets);
     builder.max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX).saturating_mul(2));
-    builder.initial_stream_window_size(window);
-    builder.initial_connection_window_size(window);
+    builder.initial_stream_window_size(limits.stream_window());
+    builder.initial_connection_window_size(limits.connection_window());
     let (desk, meter) = (Rc::clone(desk), Arc::clone(desk.api.meter()));
     let service = service_fn(move |request| Rc::clone(&desk).serve(request));
     let connection = pin!(builder.serve_connection(TokioIo::new(io), service));
     let _ = attend(connection, http2::Connection::graceful_shutdown, watch, &meter).await;
 }
 
-/// The largest window that HTTP/2 knows.
-const MOST_WINDOW: u32 = (1 << 31) - 1;
-
 /// How a connection ended.
 enum Ending {
     /// By itself.
     Over,
-    /// Somebody took too long.
-    Late(Phase),
+    /// The head of a request took too long.
+    Late,
 }
 
 /// Serves until the end, or until somebody takes too long.
@@ -141,7 +135,7 @@ async fn attend<C: Future<Output = hyper::Result<()>>>(
         match watch.alarm(context) {
             None => {}
             Some(Alarm::Stop) => shut_down(connection.as_mut()),
-            Some(Alarm::Late(phase)) => return Poll::Ready(Ending::Late(phase)),
+            Some(Alarm::Late) => return Poll::Ready(Ending::Late),
         }
         connection.as_mut().poll(context).map(|ended| {
             // The caller is told by the protocol, if at all.
@@ -194,6 +188,8 @@ pub(super) struct Desk<S: Store> {
     pub(super) stop: Stop,
     pub(super) activity: Rc<Activity>,
     bodies: BodyBudget,
+    /// Held by an answer that waits for room in the budget.
+    turn: Mutex<()>,
     /// The host that was allowed last: most connections name one.
     known_host: RefCell<Option<Vec<u8>>>,
     watch: Rc<Watch>,
@@ -211,9 +207,10 @@ impl<S: Store> Desk<S> {
     ) -> Self {
         let engine = clerk.engine().clone();
         let clerks = RefCell::new(vec![clerk.for_protocol(api.meter().protocol())]);
-        let bodies = api.limited_to().body_budget();
+        let bodies = api.limited_to().body_budget().noted_by(&activity);
         let (known_host, requests) = (RefCell::default(), Cell::new(0));
-        Self { api, access, engine, clerks, stop, activity, bodies, known_host, watch, requests }
+        let turn = Mutex::default();
+        Self { api, access, engine, clerks, stop, activity, bodies, turn, known_host, watch, requests }
     }
 
     /// Answers a request, whatever happens.
@@ -256,16 +253,15 @@ impl<S: Store> Desk<S> {
             }
         };
         if !route.is_post() {
-            return self.reply(route, head, &[], principal).await;
-        }
-        if head.version != Version::HTTP_2 {
-            let body = self.receive_http1(body).await?;
-            return self.reply(route, head, &body, principal).await;
+            // Only the answer itself shows how much room it needs: so one at a time may be there and have none.
+            let _turn = self.turn.lock().await;
+            let answer = self.reply(route, head, &[], principal).await?;
+            *room = Some(self.bodies.room(answer.body().len()).await);
+            return Ok(answer);
         }
         // It keeps its part of the budget until the request is answered.
         let mut body = self.bodies.limit(body, most);
         let received = receive(&mut body, most).await.map_err(|why| self.unreceived(why))?;
-        self.activity.answered();
         *room = Some(self.bodies.response(received.len()).await);
         self.reply(route, head, &received, principal).await
     }
@@ -330,18 +326,6 @@ impl<S: Store> Desk<S> {
         self.clerks.borrow_mut().push(clerk);
     }
 
-    async fn receive_http1(&self, body: Incoming) -> Result<Bytes, Refusal> {
-        self.watch.enter(Phase::Body);
-        let mut receiving = pin!(receive(body, self.api.limited_to().body_bytes));
-        let body = poll_fn(|context| match receiving.as_mut().poll(context) {
-            Poll::Pending if self.watch.is_body_late() => Poll::Ready(Err(late_body())),
-            poll => poll.map_err(|why| self.unreceived(why)),
-        });
-        let body = body.await;
-        self.watch.enter(Phase::Busy);
-        body
-    }
-
     fn unreceived(&self, why: Unreceived) -> Refusal {
         let most = self.api.limited_to().body_bytes;
         match why {
@@ -355,7 +339,7 @@ impl<S: Store> Desk<S> {
     }
 }
 
-fn late_body() -> Refusal {
+pub(super) fn late_body() -> Refusal {
     Refusal::last(StatusCode::REQUEST_TIMEOUT, "request body not complete in time")
 }
 

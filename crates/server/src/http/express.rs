@@ -20,10 +20,11 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tollgate::store::Store;
 use tollgate::{Clock, DefaultClock};
 use tollgate_flow::fault::catch;
+use tollgate_flow::{Sleep, Time};
 
 use super::caller::principal_of;
 use super::check::check;
-use super::connection::{Busy, Desk};
+use super::connection::{Busy, Desk, late_body};
 use super::refusal::Refusal;
 use super::route::Route;
 use super::text::push_answer;
@@ -51,7 +52,8 @@ pub(super) enum Next {
 /// Answers plain checks as long as nothing else comes.
 pub(super) async fn serve<S: Store>(io: &mut Watched, desk: &Desk<S>, watch: &Watch) -> Next {
     let mut clerk = desk.clerk();
-    let mut lane = Lane { io, desk, watch, received: Vec::new(), answers: Vec::new(), date: Date::default() };
+    let (received, answers, date) = (Vec::new(), Vec::new(), Date::default());
+    let mut lane = Lane { io, desk, watch, received, body_deadline: None, answers, date };
     let next = lane.serve(&mut clerk).await;
     let unanswered = std::mem::take(&mut lane.received);
     io.put_back(unanswered);
@@ -64,6 +66,8 @@ struct Lane<'a, S: Store> {
     desk: &'a Desk<S>,
     watch: &'a Watch,
     received: Vec<u8>,
+    /// Set when the rest of a body makes the connection wait.
+    body_deadline: Option<Sleep>,
     answers: Vec<u8>,
     date: Date,
 }
@@ -71,8 +75,10 @@ struct Lane<'a, S: Store> {
 /// What came of waiting.
 enum Event {
     Received,
-    /// Something took too long, or the server is about to stop.
+    /// A head took too long, or the server is about to stop.
     Alarm(Alarm),
+    /// A body took too long.
+    LateBody,
     /// The other end is gone.
     End,
 }
@@ -87,10 +93,11 @@ impl<S: Store> Lane<'_, S> {
                 Event::End => return Next::End,
                 // What has been begun is finished.
                 Event::Alarm(Alarm::Stop) => continue,
-                Event::Alarm(late) => {
-                    self.watch.raise(late);
+                Event::Alarm(Alarm::Late) => {
+                    self.watch.raise(Alarm::Late);
                     return Next::LongWay;
                 }
+                Event::LateBody => return Next::Refused(late_body()),
             }
             if let Some(next) = self.answer_all(clerk).await {
                 return next;
@@ -110,6 +117,7 @@ impl<S: Store> Lane<'_, S> {
                 Found::Plain(plain) => {
                     let is_last = answer(self.desk, clerk, &plain, &mut self.answers, &self.date).await;
                     at += plain.length;
+                    self.body_deadline = None;
                     if is_last {
                         break Some(Next::End);
                     }
@@ -135,7 +143,7 @@ impl<S: Store> Lane<'_, S> {
 
     /// Whoever is in the middle of a request has other time to send it than to begin one.
     fn wait_for_rest(&self, is_body: bool) {
-        let phase = if is_body { Phase::Body } else { Phase::Head };
+        let phase = if is_body { Phase::Busy } else { Phase::Head };
         if self.watch.phase() != phase {
             self.watch.enter(phase);
         }
@@ -150,7 +158,11 @@ impl<S: Store> Lane<'_, S> {
             Poll::Ready(_) => Poll::Ready(Event::End),
             Poll::Pending => match self.watch.alarm(context) {
                 Some(alarm) => Poll::Ready(Event::Alarm(alarm)),
-                None if self.watch.is_body_late() => Poll::Ready(Event::Alarm(Alarm::Late(Phase::Body))),
+                None if self.watch.phase() == Phase::Busy => {
+                    let timeout = self.desk.api.limited_to().body_timeout;
+                    let deadline = self.body_deadline.get_or_insert_with(|| Time::tokio().sleep(timeout));
+                    Pin::new(deadline).poll(context).map(|()| Event::LateBody)
+                }
                 None => Poll::Pending,
             },
         })

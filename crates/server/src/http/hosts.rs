@@ -99,6 +99,7 @@ pub(super) fn unknown_host(host: &[u8]) -> Refusal {
 mod tests {
     use super::*;
 
+    /// Guards, item 5.
     #[test]
     fn addresses_and_loopback_names_are_allowed() {
         let hosts = Hosts::default();
@@ -123,6 +124,7 @@ mod tests {
         assert!(!hosts.allows(b"\xff"));
     }
 
+    /// Guards, item 5.
     #[test]
     fn given_names_are_allowed_with_any_port_and_case() {
         let hosts = Hosts::new(["tollgate.internal"]);

@@ -5,6 +5,13 @@ use std::time::Duration;
 use crate::server::Timeouts;
 use crate::server::body::BodyBudget;
 
+/// The largest window of HTTP/2.
+const MAX_WINDOW: u32 = (1 << 31) - 1;
+/// The windows of an HTTP/2 connection and of its streams before the first SETTINGS frame.
+const DEFAULT_WINDOW: u32 = 65_535;
+/// With less, a body would take too many round trips.
+const MIN_UNREAD: u32 = 256 * 1024;
+
 /// How much a caller may send, and how slowly. What is beyond a limit is refused with an answer that names it.
 ///
 /// # Examples
@@ -55,6 +62,23 @@ impl HttpLimits {
     pub(crate) fn body_budget(&self) -> BodyBudget {
         BodyBudget::new(self.connection_body_bytes, self.body_timeout)
     }
+
+    /// The window of an HTTP/2 stream: its share of what is held unread.
+    pub(crate) fn stream_window(&self) -> u32 {
+        (self.unread_bytes() / self.streams.max(1)).max(1)
+    }
+
+    /// The window of an HTTP/2 connection. Streams that wait for the body budget cannot fill it: it has room for the windows of all streams,
+    /// and for the bytes that a client sends before it knows those windows.
+    pub(crate) fn connection_window(&self) -> u32 {
+        self.unread_bytes() + DEFAULT_WINDOW
+    }
+
+    /// How many bytes the streams of an HTTP/2 connection hold unread: as many as its body budget.
+    fn unread_bytes(&self) -> u32 {
+        let bytes = u32::try_from(self.connection_body_bytes).unwrap_or(u32::MAX);
+        bytes.clamp(MIN_UNREAD, MAX_WINDOW - DEFAULT_WINDOW)
+    }
 }
 
 impl Default for HttpLimits {
@@ -73,6 +97,22 @@ impl Default for HttpLimits {
             write_timeout: Duration::from_secs(10),
             streams: 256,
             resets: 64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards, item 2: streams that wait cannot fill the window of their connection, whatever the settings.
+    #[test]
+    fn the_window_of_a_connection_has_room_for_those_of_its_streams() {
+        for (bytes, streams) in [(1, 256), (2 << 20, 256), (usize::MAX, 1), (usize::MAX, 1_000)] {
+            let limits = HttpLimits { connection_body_bytes: bytes, streams, ..HttpLimits::default() };
+            let (stream, connection) = (limits.stream_window(), limits.connection_window());
+            assert!(stream > 0 && stream * streams + DEFAULT_WINDOW <= connection, "{limits:?}");
+            assert!(connection <= MAX_WINDOW, "{limits:?}");
         }
     }
 }

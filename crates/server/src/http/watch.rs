@@ -1,9 +1,9 @@
-//! Time-outs of heads and bodies over HTTP/1.
+//! The time-out of heads over HTTP/1.
 //!
 //! A request must not pay for a timer. So a connection only notes what it waits for, and a task beside it checks from time to
-//! time whether that has changed. It checks more closely once a request is incomplete: when nothing more of a head or of a body can be
-//! read. A time-out is enforced after its time and at most a quarter more. Idle connections and responses that are not taken are
-//! closed by the connection's [`Activity`](crate::server::Activity).
+//! time whether that has changed. It checks more closely once a head is incomplete and nothing more of it can be read.
+//! The time-out is enforced after its time and at most a quarter more. Bodies have a [deadline](crate::server::body) of their own. Idle
+//! connections and responses that are not taken are closed by the connection's [`Activity`](crate::server::Activity).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,9 +24,7 @@ pub(super) enum Phase {
     Idle,
     /// The rest of a request's head.
     Head,
-    /// The rest of a request's body.
-    Body,
-    /// Us.
+    /// Us, or the rest of a request's body, which has a time-out of its own.
     Busy,
 }
 
@@ -35,8 +33,8 @@ pub(super) enum Phase {
 pub(super) enum Alarm {
     /// End after the request in hand.
     Stop,
-    /// Something took too long.
-    Late(Phase),
+    /// The head of a request took too long.
+    Late,
 }
 
 /// What a connection waits for, as it tells it itself.
@@ -49,7 +47,6 @@ pub(super) struct Watch {
     called: Cell<u64>,
     call: Notify,
     alarm: Cell<Option<Alarm>>,
-    is_body_late: Cell<bool>,
     connection: RefCell<Waker>,
 }
 
@@ -64,7 +61,6 @@ impl Watch {
             called: Cell::new(0),
             call: Notify::new(),
             alarm: Cell::new(None),
-            is_body_late: Cell::new(false),
             connection: RefCell::new(Waker::noop().clone()),
         })
     }
@@ -104,7 +100,7 @@ impl Watch {
 
     /// Nothing more is there to be read.
     pub(super) fn wants_more(&self) {
-        if matches!(self.phase.get(), Phase::Head | Phase::Body) {
+        if self.phase.get() == Phase::Head {
             self.look_closely();
         }
     }
@@ -126,17 +122,8 @@ impl Watch {
         self.alarm.take()
     }
 
-    /// Whether the body took too long.
-    pub(super) fn is_body_late(&self) -> bool {
-        self.is_body_late.get()
-    }
-
     pub(super) fn raise(&self, alarm: Alarm) {
-        match alarm {
-            // Whoever reads the body answers.
-            Alarm::Late(Phase::Body) => self.is_body_late.set(true),
-            alarm => self.alarm.set(Some(alarm)),
-        }
+        self.alarm.set(Some(alarm));
         self.connection.borrow().wake_by_ref();
     }
 
@@ -148,7 +135,6 @@ impl Watch {
             let (seen, phase) = (self.beat.get(), self.phase.get());
             let patience = match phase {
                 Phase::Head => limits.head_timeout,
-                Phase::Body => limits.body_timeout,
                 Phase::Idle | Phase::Busy => limits.idle_timeout,
             };
             let pause = (patience / LOOKS).max(Duration::from_millis(1));
@@ -157,9 +143,9 @@ impl Watch {
                 () = self.call.notified() => true,
             };
             looks = if was_called || seen != self.beat.get() { 0 } else { looks + 1 };
-            if looks >= LOOKS && matches!(phase, Phase::Head | Phase::Body) {
+            if looks >= LOOKS && phase == Phase::Head {
                 looks = 0;
-                self.raise(Alarm::Late(phase));
+                self.raise(Alarm::Late);
             }
         }
     }

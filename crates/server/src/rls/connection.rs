@@ -11,7 +11,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::combinators::MapErr;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -52,7 +52,7 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
     let Connection { stream, clerk, access, stop, activity, .. } = connection;
     let _connected = protocol.meter.connected();
     let limits = protocol.limits;
-    let bodies = limits.body_budget();
+    let bodies = limits.body_budget().noted_by(&activity);
     let RlsProtocol { options, meter, reflection, has_health, .. } = protocol;
     let rls = RateLimitServiceServer::new(Service::new(clerk, options, Arc::clone(&meter)));
     let rls = rls.max_decoding_message_size(LARGEST_MESSAGE);
@@ -66,6 +66,8 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
         .max_local_error_reset_streams(limits.resets)
         .max_header_list_size(LARGEST_HEAD)
         .max_send_buf_size(SEND_BUFFER)
+        .initial_stream_window_size(limits.stream_window())
+        .initial_connection_window_size(limits.connection_window())
         // A peer that is there answers before the idle time-out.
         .keep_alive_interval(limits.idle_timeout * 3 / 4)
         .keep_alive_timeout(limits.idle_timeout / 4);
@@ -112,6 +114,9 @@ impl<S: Store> Routes<S> {
         request: Request<Incoming>,
     ) -> Result<Response<GuardedBody<Body>>, Infallible> {
         let may_last = request.uri().path() == Health::WATCH;
+        if request.body().is_end_stream() {
+            self.activity.answered(); // otherwise its body notes when it is complete
+        }
         let mut room = None;
         let response = self.route(request, &mut room).await;
         if let Some(reason) = failure(&response) {
@@ -120,7 +125,7 @@ impl<S: Store> Routes<S> {
             let (code, message) = (response.headers().get(GRPC_STATUS), response.headers().get(GRPC_MESSAGE));
             tracing::debug!(protocol, %from, status = %response.status(), ?code, ?message, "request failed");
         }
-        let guard = self.activity.respond();
+        let guard = self.activity.respond_early();
         Ok(response.map(|body| {
             if may_last { GuardedBody::unguarded(body) } else { GuardedBody::new(body, guard, room) }
         }))
@@ -178,7 +183,6 @@ impl<S: Store> Routes<S> {
             }
             Err(why) => return status_of(why).into_http(),
         };
-        self.activity.answered();
         *room = Some(self.bodies.response(received.len()).await);
         head.extensions.insert(principal);
         let answered = self.rls.clone().call(Request::from_parts(head, Full::new(received))).await;

@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::pending;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tollgate_flow::Time;
@@ -29,7 +31,8 @@ pub struct Activity {
     writes: Cell<u64>,
     is_write_pending: Cell<bool>,
     is_flush_pending: Cell<bool>,
-    has_answered: Cell<bool>,
+    /// Shared with request bodies, which may be read in other threads.
+    has_request: Arc<AtomicBool>,
     /// How many responses have begun and not ended, by the period they began in; the first belongs to the present period.
     unfinished: RefCell<VecDeque<Rc<Cell<usize>>>>,
 }
@@ -67,7 +70,7 @@ impl Activity {
             writes: Cell::new(0),
             is_write_pending: Cell::new(false),
             is_flush_pending: Cell::new(false),
-            has_answered: Cell::new(false),
+            has_request: Arc::default(),
             unfinished: RefCell::new(VecDeque::from([Rc::default()])),
         })
     }
@@ -96,12 +99,22 @@ impl Activity {
     /// Notes that a request was complete and is answered.
     #[inline]
     pub fn answered(&self) {
-        self.has_answered.set(true);
+        self.has_request.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request was complete.
+    pub(super) fn has_request(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.has_request)
     }
 
     /// Notes that a request was complete and its response begins. The response ends when the guard is dropped.
     pub fn respond(&self) -> ResponseGuard {
         self.answered();
+        self.respond_early()
+    }
+
+    /// Notes that the response to a request begins that may not be complete yet.
+    pub(crate) fn respond_early(&self) -> ResponseGuard {
         let count = Rc::clone(&self.unfinished.borrow()[0]);
         count.set(count.get() + 1);
         ResponseGuard { count }
@@ -117,7 +130,7 @@ impl Activity {
     pub(super) async fn stalled(&self, first_request: Duration, stop: impl FnOnce()) -> Stalled {
         let late = async {
             Time::tokio().sleep(first_request).await;
-            if self.has_answered.get() {
+            if self.has_request.load(Ordering::Relaxed) {
                 pending::<()>().await;
             }
             Stalled::FirstRequest
@@ -202,6 +215,7 @@ mod tests {
         Time::tokio().sleep(Duration::from_secs(seconds)).await;
     }
 
+    /// Guards, item 1.
     #[tokio::test(start_paused = true)]
     async fn without_a_complete_request_it_ends_whatever_is_read() {
         let activity = Activity::new(TIMEOUTS);
@@ -214,6 +228,7 @@ mod tests {
         assert_eq!(stalled(&activity, drip).await, (Stalled::FirstRequest, 15));
     }
 
+    /// Guards, item 1.
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_asked_to_stop_and_then_ends() {
         let activity = Activity::new(TIMEOUTS);
@@ -224,6 +239,7 @@ mod tests {
         assert_eq!((stopped.get(), begin.elapsed()), (Some(TIMEOUTS.read), TIMEOUTS.read + FAREWELL));
     }
 
+    /// Guards, item 1.
     #[tokio::test(start_paused = true)]
     async fn reading_keeps_it_open() {
         let activity = Activity::new(TIMEOUTS);
@@ -236,6 +252,7 @@ mod tests {
         assert!(why == Stalled::Idle && (79 + 80..=79 + 80 + 20).contains(&after), "{why:?} after {after} s");
     }
 
+    /// Guards, item 1.
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_nothing_ends_it_though_it_sends() {
         let activity = Activity::new(TIMEOUTS);
@@ -251,6 +268,7 @@ mod tests {
         assert!(why == Stalled::Write && (10..=13).contains(&after), "{why:?} after {after} s");
     }
 
+    /// Guards, item 1.
     #[tokio::test(start_paused = true)]
     async fn a_response_that_is_taken_byte_by_byte_ends_it() {
         let activity = Activity::new(TIMEOUTS);
@@ -271,6 +289,7 @@ mod tests {
         assert!(why == Stalled::Response && (19..=22).contains(&after), "{why:?} after {after} s");
     }
 
+    /// Guards, item 1.
     #[tokio::test(start_paused = true)]
     async fn responses_that_end_in_time_do_not_add_up() {
         let activity = Activity::new(TIMEOUTS);

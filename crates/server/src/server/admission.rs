@@ -114,6 +114,7 @@ mod tests {
         text.parse().unwrap()
     }
 
+    /// Guards, item 1.
     #[test]
     fn admit_refuses_more_than_the_total_until_a_place_is_dropped() {
         let admission = admission(2, 2);
@@ -124,6 +125,7 @@ mod tests {
         assert!(admission.admit(ip("192.0.2.3")).is_ok());
     }
 
+    /// Guards, item 1.
     #[test]
     fn admit_counts_each_address_by_itself_and_an_ipv6_client_by_its_64() {
         let admission = admission(10, 2);

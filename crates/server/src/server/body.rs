@@ -7,6 +7,7 @@ use std::io::IoSlice;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tollgate_flow::{Sleep, Time};
 
-use super::activity::ResponseGuard;
+use super::activity::{Activity, ResponseGuard};
 
 /// How many bytes the requests of one connection hold together, how many their responses do, and how long a request body may take.
 ///
@@ -27,6 +28,8 @@ pub(crate) struct BodyBudget {
     responses: Arc<Semaphore>,
     total: usize,
     timeout: Duration,
+    /// Set when a request body is complete.
+    has_request: Arc<AtomicBool>,
 }
 
 /// How much larger than its request a response can be, about: a list of short checks is answered by a list of decisions.
@@ -37,7 +40,12 @@ impl BodyBudget {
     pub(crate) fn new(total: usize, timeout: Duration) -> Self {
         let total = total.min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
         let semaphore = || Arc::new(Semaphore::new(total));
-        Self { requests: semaphore(), responses: semaphore(), total, timeout }
+        Self { requests: semaphore(), responses: semaphore(), total, timeout, has_request: Arc::default() }
+    }
+
+    /// The same for a connection whose [`Activity`] notes that a request is complete when its body is.
+    pub(crate) fn noted_by(self, activity: &Activity) -> Self {
+        Self { has_request: activity.has_request(), ..self }
     }
 
     /// Bounds a request body, of which at most `largest` bytes will be read.
@@ -57,7 +65,12 @@ impl BodyBudget {
 
     /// Waits until there is room for the response to a request. It is held until the response is sent.
     pub(crate) async fn response(&self, request_bytes: usize) -> OwnedSemaphorePermit {
-        let bytes = self.at_most_all(request_bytes.saturating_mul(RESPONSE_FACTOR));
+        self.room(request_bytes.saturating_mul(RESPONSE_FACTOR)).await
+    }
+
+    /// Waits until there is room for a response of so many bytes. It is held until the response is sent.
+    pub(crate) async fn room(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let bytes = self.at_most_all(bytes);
         Arc::clone(&self.responses).acquire_many_owned(bytes).await.expect(NEVER_CLOSED)
     }
 
@@ -114,7 +127,7 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> LimitedBody<B> {
             if let Some(frame) = self.read.take() {
                 self.received += frame.data_ref().map_or(0, Bytes::len);
                 if self.body.is_end_stream() {
-                    self.release_surplus();
+                    self.complete();
                 }
                 return Poll::Ready(Some(Ok(frame)));
             }
@@ -122,7 +135,7 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> LimitedBody<B> {
                 Some(Ok(frame)) => frame,
                 Some(Err(error)) => return Poll::Ready(Some(Err(BodyError::Failed(error)))),
                 None => {
-                    self.release_surplus();
+                    self.complete();
                     return Poll::Ready(None);
                 }
             };
@@ -138,7 +151,8 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> LimitedBody<B> {
 
 impl<B> LimitedBody<B> {
     /// A body that is complete needs no more than it has.
-    fn release_surplus(&mut self) {
+    fn complete(&mut self) {
+        self.budget.has_request.store(true, Ordering::Relaxed);
         if let Reserved::Yes(permit) = &mut self.reserved {
             let surplus = permit.num_permits().saturating_sub(self.received);
             drop(permit.split(surplus));
@@ -273,7 +287,7 @@ mod tests {
     use http_body_util::{BodyExt, Full};
 
     use super::*;
-    use crate::server::activity::{Activity, Timeouts};
+    use crate::server::activity::Timeouts;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -353,6 +367,18 @@ mod tests {
         let mut next = budget.limit(pieces(&[980], true), 1_000);
         assert_eq!(readable(&mut next), 980);
         assert_eq!(readable(&mut budget.limit(pieces(&[1], true), 1_000)), 0, "both are held");
+    }
+
+    /// Guards, item 1: a connection whose first request is never complete is closed, also if its response has begun.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_complete_when_its_body_is() {
+        for (sizes, ends) in [(&[][..], true), (&[], false), (&[10], true), (&[10], false)] {
+            let activity = Activity::new(Timeouts { read: SECOND, write: SECOND });
+            let budget = BodyBudget::new(1_000, SECOND).noted_by(&activity);
+            let _response = activity.respond_early();
+            readable(&mut budget.limit(pieces(sizes, ends), 1_000));
+            assert_eq!(activity.has_request().load(Ordering::Relaxed), ends, "{sizes:?}");
+        }
     }
 
     /// Guards, item 2.

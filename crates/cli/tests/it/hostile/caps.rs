@@ -4,9 +4,10 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::process::Command;
 
+use super::http2::Http2;
 use super::start;
 use super::way::Way;
-use super::wire::{Place, Wire};
+use super::wire::{Over, Place, Wire};
 use crate::support::certificates::Files;
 use crate::support::{Service, until};
 
@@ -57,6 +58,51 @@ fn a_full_listener_leaves_the_others_answering() {
         assert!(!way.answers(&place(way, 10)), "{way:?} is full");
         assert!(other.answers(&place(other, 10)), "{other:?} answers while {way:?} is full");
     }
+}
+
+/// Guards, item 1: a client that keeps its connections open by sending byte by byte has as many as any other.
+#[test]
+fn dripping_connections_count() {
+    let service = start(None, &["--max-connections-per-address=4", "--admin-max-connections=16"]);
+    for way in Way::ALL {
+        let place = way.place(&service, None);
+        let mut dripping = hold(way, &place, 4);
+        for _ in 0..3 {
+            for wire in &mut dripping {
+                wire.send(b"G").expect("it is open");
+            }
+            assert!(!way.answers(&place), "{way:?}: a fifth connection is refused");
+        }
+        assert!(dripping.iter_mut().all(|wire| wire.wait().is_ok()), "{way:?}: the others are open");
+        drop(dripping);
+        until("the address gets in again", || way.answers(&place));
+    }
+}
+
+/// Guards, item 2: `http.connection_body_bytes` is what the bodies of a connection hold.
+#[test]
+fn bodies_wait_for_the_budget_of_their_connection() {
+    for (budget, first) in [("64KiB", 1), ("2MiB", 3)] {
+        let service = start(None, &["--http-connection-body-bytes", budget]);
+        for way in [Way::Http2, Way::Grpc] {
+            let mut wire = way.place(&service, None).open().expect("the listener accepts");
+            assert_eq!(first_answered(&mut wire, way), Ok(first), "{way:?} with {budget}");
+        }
+    }
+}
+
+/// Begins a request on stream 1, makes another on stream 3, and then ends the first. Which is answered first.
+fn first_answered(wire: &mut Wire, way: Way) -> Result<u32, Over> {
+    let mut client = Http2::begin(wire, 65_535)?;
+    let slow = client.open(&way.upload(0), 0)?;
+    client.send_data(slow, b"a")?;
+    client.ask(&way.upload(0))?;
+    client.ping()?; // by its answer, the server has both
+    client.end(slow)?;
+    while client.answered.is_empty() {
+        client.wait()?;
+    }
+    Ok(client.answered[0])
 }
 
 /// Guards, item 11: a flood of connections is not a flood of log lines.

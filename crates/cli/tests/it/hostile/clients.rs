@@ -116,6 +116,27 @@ pub(super) fn grant_no_window(wire: &mut Wire, way: Way, _: usize) -> Result<(),
     never_read(wire, way, 0)
 }
 
+/// Asks for long lists and takes nothing of them.
+pub(super) fn take_no_lists(wire: &mut Wire, _: Way, _: usize) -> Result<(), Over> {
+    let mut client = Http2::begin(wire, 0)?;
+    for _ in 0..200 {
+        client.ask(&Way::list())?;
+    }
+    client.wait_for_end()
+}
+
+/// Begins a streaming call as its first request, and sends the rest of it byte by byte.
+pub(super) fn drip_a_streaming_call(wire: &mut Wire, _: Way, _: usize) -> Result<(), Over> {
+    let mut client = Http2::begin(wire, WIDE)?;
+    let request = Way::streaming_call();
+    let stream = client.open(&request, 0)?;
+    client.send_data(stream, &request.body)?;
+    loop {
+        client.send_data(stream, b"a")?;
+        client.wait()?;
+    }
+}
+
 /// Makes many requests and reads nothing. Over HTTP/2 the answers fill the socket; over gRPC they fill the client's window.
 pub(super) fn never_read(wire: &mut Wire, way: Way, _: usize) -> Result<(), Over> {
     if way.is_http2() {

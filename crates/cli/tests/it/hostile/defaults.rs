@@ -10,6 +10,7 @@ use crate::support::certificates::Files;
 /// The default of `first_request_timeout`.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
 
+/// Guards, item 1.
 #[test]
 fn by_default_every_listener_closes_silent_clients_after_ten_seconds() {
     let due = |_, _| Due::After(FIRST_REQUEST);

@@ -88,6 +88,10 @@ pub(super) struct Http2<'a> {
     window: i64,
     initial: i64,
     streams: BTreeMap<u32, Stream>,
+    /// The requests that were answered, or reset, in that order.
+    pub(super) answered: Vec<u32>,
+    /// How many PINGs were answered.
+    pongs: usize,
     /// The payload of the last DATA frame that was received.
     pub(super) data: Vec<u8>,
 }
@@ -98,7 +102,8 @@ impl<'a> Http2<'a> {
         let setting = [&INITIAL_WINDOW.to_be_bytes()[..], &window.to_be_bytes()].concat();
         wire.send(&[PREFACE, &frame(SETTINGS, 0, 0, &setting)].concat())?;
         let (window, initial, streams) = (DEFAULT_WINDOW, DEFAULT_WINDOW, BTreeMap::new());
-        Ok(Self { wire, next: 1, answers_pings: true, window, initial, streams, data: Vec::new() })
+        let (answered, data) = (Vec::new(), Vec::new());
+        Ok(Self { wire, next: 1, answers_pings: true, window, initial, streams, answered, pongs: 0, data })
     }
 
     /// Starts the server's time anew.
@@ -167,6 +172,21 @@ impl<'a> Http2<'a> {
     /// Sends a part of a request's body, whether the server's windows allow it or not.
     pub(super) fn send_data(&mut self, stream: u32, bytes: &[u8]) -> Result<(), Over> {
         self.send_body(stream, bytes, 0)
+    }
+
+    /// Ends a request's body.
+    pub(super) fn end(&mut self, stream: u32) -> Result<(), Over> {
+        self.send_body(stream, &[], END_STREAM)
+    }
+
+    /// Sends a PING and waits for its answer.
+    pub(super) fn ping(&mut self) -> Result<(), Over> {
+        let before = self.pongs;
+        self.wire.send(&frame(PING, 0, 0, &[0; 8]))?;
+        while self.pongs == before {
+            self.wait()?;
+        }
+        Ok(())
     }
 
     fn send_body(&mut self, stream: u32, bytes: &[u8], flags: u8) -> Result<(), Over> {
@@ -256,11 +276,13 @@ impl<'a> Http2<'a> {
                 None if stream == 0 => self.window += i64::from(number(&payload)),
                 None => {}
             },
+            PING if flags & ACK != 0 => self.pongs += 1,
             DATA => self.data = payload,
             _ => {}
         }
         if kind == RST_STREAM || matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {
             self.streams.remove(&stream);
+            self.answered.push(stream);
         }
         Ok(())
     }

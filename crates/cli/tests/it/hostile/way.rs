@@ -98,6 +98,16 @@ impl Way {
         Request::get("/openapi.json")
     }
 
+    /// A request to the admin listener whose answer is as large as the policy.
+    pub(super) fn list() -> Request {
+        Request::get("/v1/limits?count=1000")
+    }
+
+    /// The beginning of a call that is answered before its first message is complete.
+    pub(super) fn streaming_call() -> Request {
+        Request::call(REFLECTION, b"\x0a", 4_000)
+    }
+
     /// The beginning of a request with a large body. For gRPC there are two, of which the index chooses.
     pub(super) fn upload(self, index: usize) -> Request {
         let path = match self {

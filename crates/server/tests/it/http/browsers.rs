@@ -2,7 +2,7 @@
 
 use tollgate::ManualClock;
 use tollgate::store::MemoryStore;
-use tollgate_server::{Hosts, Keyring, Keys, Scope, Scopes};
+use tollgate_server::{Hosts, Keyring, Keys, RlsOptions, Scope, Scopes};
 
 use super::support::{Answer, Site};
 
@@ -61,6 +61,23 @@ fn a_host_that_is_not_ours_is_refused() {
     for probe in ["/healthz", "/readyz"] {
         assert_eq!(ask(&site, &format!("GET {probe}"), "host: attacker.example\r\n", "").status, 200);
     }
+}
+
+/// Guards, item 5: `/json` has Envoy's rules for content types, and ours for origins; `/healthcheck` is a probe like the others.
+#[test]
+fn the_paths_of_envoys_service_are_guarded_too() {
+    let policy = format!("domain = \"web\"\n{POLICY}");
+    let site = Site::with(&policy, |api| api.rls(RlsOptions::default()));
+    let body = r#"{"domain":"web","descriptors":[{"entries":[{"key":"ip","value":"1"}]}]}"#;
+    let host = "host: 127.0.0.1:8080\r\n";
+    for origin in ["http://attacker.example", "null"] {
+        let foreign = format!("{host}origin: {origin}\r\n");
+        assert!(ask(&site, "POST /json", &foreign, body).problem(403).contains(origin));
+    }
+    assert_eq!(ask(&site, "POST /json", "host: attacker.example\r\n", body).status, 421);
+    assert_eq!(ask(&site, "POST /json", host, body).status, 200, "nothing was counted before");
+    assert_eq!(ask(&site, "POST /json", host, body).status, 429);
+    assert_eq!(ask(&site, "GET /healthcheck", "host: attacker.example\r\n", "").status, 200);
 }
 
 /// Guards, item 5: a client that proves who it is may name any host.

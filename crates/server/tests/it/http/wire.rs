@@ -335,6 +335,18 @@ async fn futures_of<F: Future<Output: Send + 'static> + Send + 'static>(
     outputs
 }
 
+/// Guards, item 2: bodies that wait for others leave them the window of the connection.
+#[tokio::test]
+async fn over_http_2_large_bodies_that_come_at_once_are_all_answered() {
+    let site = Site::new(POLICY);
+    let sender = http2(&site).await;
+    let asks = (0..4).map(|_| {
+        let mut sender = sender.clone();
+        async move { check_http2(&mut sender, &format!("{CHECK}{}", " ".repeat(1_000_000))).await.0 }
+    });
+    assert_eq!(futures_of(asks).await, [200; 4]);
+}
+
 /// A body that ends when it is told to.
 struct Later(oneshot::Receiver<()>);
 

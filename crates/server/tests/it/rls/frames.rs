@@ -128,6 +128,18 @@ async fn who_may_not_ask_is_answered_when_all_has_come_and_not_told_to_stop() {
     assert!(!kinds.contains(&RST_STREAM), "{kinds:?}");
 }
 
+/// Guards, item 2: messages that wait for others leave them the window of the connection.
+#[tokio::test]
+async fn large_messages_that_come_at_once_are_all_answered() {
+    let rig = rig(ONE);
+    let value = "x".repeat(1_000_000);
+    let ask = || rig.ask(request("web", &[descriptor(&[("ip", &value)])]));
+    let (a, b, c, d) = tokio::join!(ask(), ask(), ask(), ask());
+    for answer in [a, b, c, d] {
+        answer.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_head_that_is_too_long_is_refused_and_the_connection_goes_on() {
     let rig = rig(ONE);
