@@ -40,8 +40,8 @@ impl Outcome {
             Self::Allowed => "allowed",
             Self::Denied => "denied",
             Self::ShadowDenied => "shadow_denied",
-            Self::ErrorOpen => "error_open",
-            Self::ErrorClosed => "error_closed",
+            Self::ErrorOpen => "error_allowed",
+            Self::ErrorClosed => "error_denied",
             Self::ErrorLocal => "error_local",
         }
     }
