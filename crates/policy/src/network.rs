@@ -19,16 +19,14 @@ pub(crate) fn parse(text: &str) -> Result<IpNet, (String, Option<String>)> {
         None => most,
         Some(Some(length)) => length,
         Some(None) => {
-            let problem = format!(
-                "invalid network {text:?}: the prefix of an {family} network has 0 to {most} bits"
-            );
+            let problem =
+                format!("invalid network {text:?}: the prefix of an {family} network has 0 to {most} bits");
             return Err((problem, None));
         }
     };
     let net = IpNet::new_assert(address, length);
     if net.addr() != net.network() {
-        let problem =
-            format!("invalid network {text:?}: the address has bits beyond its prefix of {length}");
+        let problem = format!("invalid network {text:?}: the address has bits beyond its prefix of {length}");
         return Err((problem, Some(format!("did you mean {} or {address}/{most}?", net.trunc()))));
     }
     Ok(canonical(net))

@@ -49,7 +49,10 @@ fn nobody_administers_from_elsewhere_without_proof() {
     let flags = ["--admin-address=0.0.0.0:0".to_owned(), format!("--keys-file={}", path.display())];
     let (code, out, err) = run(&["serve", &flags[0], &flags[1]]);
     assert_eq!((code, out.as_str()), (1, ""));
-    assert!(err.contains("anonymous has the scope admin, and other machines can reach admin.address"), "{err}");
+    assert!(
+        err.contains("anonymous has the scope admin, and other machines can reach admin.address"),
+        "{err}"
+    );
 
     fs::write(&path, keys).unwrap();
     let service = start(&flags);
