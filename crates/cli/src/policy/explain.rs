@@ -35,7 +35,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         )));
     }
     let typed: DescriptorBuf = typed.concat().parse().map_err(|error| {
-        Failure::Usage(format!("--descriptor: {error}; expected fields such as ip=10.0.0.7,path=/orders"))
+        Failure::Usage(format!("--descriptor: {error}; for example --descriptor ip=10.0.0.7,path=/orders"))
     })?;
     let descriptor = typed.in_domain(text("domain").unwrap_or(DEFAULT_DOMAIN));
     let cost = matches.get_one("cost").copied().unwrap_or(1);

@@ -384,7 +384,8 @@ fn every_metric_is_in_the_operations_page() {
     let page = fs::read_to_string(page).unwrap();
     let redis = Redis::start();
     let store = format!("--store=redis://127.0.0.1:{}", redis.port());
-    for flags in [&[][..], &[&*store, "--redis-lease=10"]] {
+    let with_redis = [&*store, "--redis-lease=10"];
+    for flags in [&with_redis[..0], &with_redis[..]] {
         let (_keep, service) = start(flags);
         service.check(ANN);
         let text = service.get("/metrics");

@@ -247,7 +247,7 @@ fn every_path_of_the_document_is_there_and_no_other() {
         }
     }
     let missing = site.get("/nowhere").problem(404);
-    let paths: Vec<&str> = missing.split("there is ").last().unwrap().split(", ").collect();
+    let paths: Vec<&str> = missing.split("expected one of ").last().unwrap().split(", ").collect();
     assert_eq!(paths.len(), described.len());
     for (path, _) in described {
         assert!(paths.contains(&path.as_str()), "{path}");

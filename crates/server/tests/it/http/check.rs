@@ -206,7 +206,7 @@ fn what_is_held_is_settled_with_what_it_cost() {
     assert_eq!(hold(41), (None, 40), "what was refused is not held");
     let (id, _) = hold(5);
     site.clock.advance(Duration::from_secs(30));
-    assert!(settle(&id.unwrap(), 0).problem(404).contains("its time is over"));
+    assert!(settle(&id.unwrap(), 0).problem(404).contains("settled, expired"));
     assert_eq!(left(), 35, "it stays as it was taken");
 }
 
