@@ -54,7 +54,7 @@ fn a_mistyped_flag_does_not_show_its_value() {
         &["serve", "--stroe=hunter2"],
         &["serve", "--stroe", "hunter2"],
         &["serve", "--hunter2"],
-        &["serve", "-hunter2"],
+        &["serve", "-phunter2"],
         &["serve", "-p", "hunter2"],
         &["serve", "--", "hunter2"],
         &["serve", "--store", "redis:", "hunter2"],
