@@ -20,6 +20,9 @@ pub struct Ask<'a, S: Store> {
     pub in_quota_mode: bool,
     /// Whether limits only tell what they would say, as those of a policy do that are in shadow.
     pub in_shadow_mode: bool,
+    /// Whether nothing is asked for but whether limits are exceeded: a counter is if it counted more than its quota, any other
+    /// limit if it would deny a cost of one. It is asked with [`Mode::Peek`](tollgate::store::Mode::Peek) at a cost of one.
+    pub is_probe: bool,
 }
 
 /// Which limits are asked.
@@ -46,7 +49,7 @@ impl<S: Store> Subject<'_, S> {
 impl<'a, S: Store> Ask<'a, S> {
     /// One of these.
     pub fn new(subject: Subject<'a, S>) -> Self {
-        Self { subject, cost: None, in_quota_mode: false, in_shadow_mode: false }
+        Self { subject, cost: None, in_quota_mode: false, in_shadow_mode: false, is_probe: false }
     }
 
     /// One of whatever the policy says.
@@ -69,6 +72,12 @@ impl<'a, S: Store> Ask<'a, S> {
     #[must_use]
     pub fn in_quota_mode(self, in_quota_mode: bool) -> Self {
         Self { in_quota_mode, ..self }
+    }
+
+    /// The same, asking only whether limits are exceeded.
+    #[must_use]
+    pub fn probing(self, is_probe: bool) -> Self {
+        Self { is_probe, ..self }
     }
 
     /// The same, never refused, only told.
