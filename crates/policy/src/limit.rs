@@ -201,6 +201,12 @@ impl Limit {
         self.draft.count_denied
     }
 
+    /// Returns `true` if it counts hits beyond its rate, as limits of envoyproxy/ratelimit do: a fixed window with entries that
+    /// counts denied hits.
+    pub fn is_counter(&self) -> bool {
+        self.counts_denied() && self.kind() == Kind::FixedWindow && !self.entries().is_empty()
+    }
+
     /// Whether it denies a call only if all others like it do.
     pub fn is_any_of(&self) -> bool {
         self.draft.envoy.any_of

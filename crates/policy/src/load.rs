@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::draft::Draft;
 use crate::format::Format;
-use crate::import;
+use crate::import::{self, Imported};
 use crate::native;
 use crate::policy::Policy;
 use crate::problem::{Problem, Problems};
@@ -29,8 +29,11 @@ impl Policy {
 }
 
 impl Draft {
-    /// Reads a policy file of any [`Format`](crate::Format). Of a directory all files are read whose names end with `.toml`, `.yaml` or `.yml`,
-    /// but not those that start with a dot, nor those in directories below; either all of them are right, or none is read.
+    /// Reads a policy file of any [`Format`](crate::Format), or the files of a directory, but not those whose names start with a dot.
+    /// Either all of them are right, or none is read.
+    ///
+    /// If the directory has files whose names end with `.toml`, these are read, and those that end with `.yaml` or `.yml`. If it has
+    /// none, all files in it and in the directories below are read as YAML, as Envoy's own service reads its files.
     ///
     /// # Errors
     /// Everything that is wrong with it, or why it cannot be read.
@@ -69,9 +72,12 @@ struct Part {
 impl Reading {
     fn all<P: AsRef<Path>>(mut self, paths: impl IntoIterator<Item = P>) -> Result<Draft, Problems> {
         for path in paths {
-            for file in files(path.as_ref())? {
+            let path = path.as_ref();
+            for file in files(path)? {
+                let is_yaml = path.is_dir() && !has_extension(&file, &["toml"]);
                 match read(&file) {
-                    Ok(source) => self.file(&source, file),
+                    Ok(source) if is_yaml || Format::of(&source) == Format::Yaml => self.yaml(&source, file),
+                    Ok(source) => self.native(&source),
                     Err(more) => self.problems.append(more),
                 }
             }
@@ -79,41 +85,42 @@ impl Reading {
         self.finish()
     }
 
-    fn file(&mut self, source: &Arc<Source>, path: PathBuf) {
-        if Format::of(source) == Format::Yaml {
-            let (mut draft, problems) = import::parse(source);
-            if draft.limits.is_empty() && problems.is_empty() {
-                let help = "add limits, or remove the file".to_owned();
-                let place = Place::new(source, 0..0);
-                draft.noted.0.add(|| Problem::new(&place, "the file has no limit").help(help));
-            }
-            self.problems.append(problems);
-            return self.imported(draft, source, path);
-        }
+    fn native(&mut self, source: &Arc<Source>) {
         match native::read(source) {
             Ok(draft) => self.parts.push(Part { draft, is_open: false }),
             Err(more) => self.problems.append(more),
         }
     }
 
-    /// Adds an imported file. Two Envoy files may share a domain only with `--merge-domains`.
-    fn imported(&mut self, draft: Draft, source: &Arc<Source>, path: PathBuf) {
-        let known = import::domain_of(&draft).map(|domain| self.domains.entry(domain.to_owned()));
-        let (domain, (part, first)) = match known {
-            Some(Entry::Occupied(known)) => (known.key().clone(), known.get().clone()),
-            Some(Entry::Vacant(new)) => {
+    fn yaml(&mut self, source: &Arc<Source>, path: PathBuf) {
+        let Imported { mut draft, problems, domain } = import::parse(source);
+        if draft.limits.is_empty() && problems.is_empty() {
+            let help = "add limits, or remove the file".to_owned();
+            let place = Place::new(source, 0..0);
+            draft.noted.0.add(|| Problem::new(&place, "the file has no limit").help(help));
+        }
+        self.problems.append(problems);
+        match domain {
+            Some((domain, place)) => self.of_domain(draft, domain, &place, path),
+            None => self.parts.push(Part { draft, is_open: true }),
+        }
+    }
+
+    /// Adds an imported file of a domain. Two Envoy files may share a domain only with `--merge-domains`.
+    fn of_domain(&mut self, draft: Draft, domain: String, place: &Place, path: PathBuf) {
+        let (domain, (part, first)) = match self.domains.entry(domain) {
+            Entry::Occupied(known) => (known.key().clone(), known.get().clone()),
+            Entry::Vacant(new) => {
                 new.insert((self.parts.len(), path));
                 return self.parts.push(Part { draft, is_open: true });
             }
-            None => return self.parts.push(Part { draft, is_open: true }),
         };
         if self.merges {
             return self.merge(part, draft);
         }
         let message = format!("the domain {domain:?} is already defined in {}", first.display());
-        let at = source.text().find("domain").unwrap_or_default();
         let help = "put all limits of the domain into one file, or set --merge-domains (serve: --merge-domains true)".to_owned();
-        self.problems.add(|| Problem::new(&Place::new(source, at..at + "domain".len()), message).help(help));
+        self.problems.add(|| Problem::new(place, message).help(help));
     }
 
     /// Adds what another file has of a domain. Each descriptor is in one of the files, with everything below it.
@@ -154,22 +161,48 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Problems> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let failed = |error: std::io::Error| {
-        Problems::from(Problem::in_file(path.display().to_string(), format!("cannot be read: {error}")))
-    };
-    let is_policy = |file: &PathBuf| {
-        let is_hidden = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        let extension = file.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-        !is_hidden && matches!(extension.as_deref(), Some("toml" | "yaml" | "yml")) && !file.is_dir()
-    };
-    let all = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(failed)?;
-    let mut files: Vec<PathBuf> = all.into_iter().map(|entry| entry.path()).filter(is_policy).collect();
+    let mut files = visible(path)?;
+    if files.iter().any(|file| has_extension(file, &["toml"]) && !file.is_dir()) {
+        files.retain(|file| has_extension(file, &["toml", "yaml", "yml"]) && !file.is_dir());
+    } else {
+        files = with_below(files)?;
+    }
     files.sort();
     if files.is_empty() {
         let message = "no policy in this folder; expected files such as web.toml or web.yaml";
         return Err(Problem::in_file(path.display().to_string(), message).into());
     }
     Ok(files)
+}
+
+/// What is in a directory, but for what is hidden.
+fn visible(directory: &Path) -> Result<Vec<PathBuf>, Problems> {
+    let failed = |error: std::io::Error| {
+        Problems::from(Problem::in_file(directory.display().to_string(), format!("cannot be read: {error}")))
+    };
+    let all =
+        std::fs::read_dir(directory).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(failed)?;
+    let is_visible =
+        |path: &PathBuf| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.'));
+    Ok(all.into_iter().map(|entry| entry.path()).filter(is_visible).collect())
+}
+
+/// The files among these, with those in the directories below. Links to directories are not followed.
+fn with_below(mut paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, Problems> {
+    let mut files = Vec::new();
+    while let Some(path) = paths.pop() {
+        if !path.is_dir() {
+            files.push(path);
+        } else if !path.is_symlink() {
+            paths.append(&mut visible(&path)?);
+        }
+    }
+    Ok(files)
+}
+
+fn has_extension(file: &Path, extensions: &[&str]) -> bool {
+    let extension = file.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    extension.is_some_and(|extension| extensions.contains(&extension.as_str()))
 }
 
 fn read(path: &Path) -> Result<Arc<Source>, Problems> {

@@ -104,8 +104,12 @@ impl Scratch {
 }
 
 /// Which of the limits that apply replaces one of them. What is only in shadow does not replace what is enforced: it would
-/// decide something. In Envoy's files it does.
+/// decide something. In Envoy's files it does; and an unlimited limit stays unlimited there, whatever replaces it.
 pub(crate) fn replaced_by(limits: &[Limit], ranks: impl IntoIterator<Item = u32>, rank: u32) -> Option<u32> {
+    let limit = &limits[rank as usize];
+    if !limit.entries().is_empty() && limit.rates()[0].is_unlimited() {
+        return None;
+    }
     let is_shadow = |rank: u32| limits[rank as usize].mode() == Mode::Shadow;
     let replaces = |&other: &u32| {
         let (limit, list) = (&limits[other as usize], limits[other as usize].replaces());

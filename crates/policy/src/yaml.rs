@@ -1,8 +1,10 @@
 //! YAML as a tree in which everything knows where it stands.
 //!
 //! An alias is the node that it stands for, not a copy of it, and whatever a file stands for in the end is counted, so that a
-//! short file cannot become a huge tree. What was written in one document only is read; what is not YAML ends the reading,
-//! because nothing that follows could be understood.
+//! short file cannot become a huge tree. What is not YAML ends the reading, because nothing that follows could be understood.
+//!
+//! Files of Envoy, which are maps, are read as Envoy's own service reads them: the first document counts, and of equal keys in a map
+//! the last one. In other files both are mistakes.
 
 mod reader;
 mod scalar;
@@ -70,10 +72,10 @@ impl Node {
     }
 }
 
-/// Reads a text. Without a problem there is a tree.
-pub(crate) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Option<Rc<Node>> {
-    let mut builder =
-        Builder { source, problems, open: Vec::new(), known: HashMap::new(), root: None, total: 0 };
+/// Reads a text. Without a problem there is a tree. What counts for nothing is noted.
+pub(crate) fn parse(source: &Arc<Source>, problems: &mut Problems, notes: &mut Problems) -> Option<Rc<Node>> {
+    let (open, known, root) = (Vec::new(), HashMap::new(), None);
+    let mut builder = Builder { source, problems, notes, open, known, root, total: 0, is_complete: false };
     let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str(source.text());
     while let Some(event) = parser.next_event() {
         match event {
@@ -82,6 +84,9 @@ pub(crate) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Option<Rc<
                 return None;
             }
             Ok((event, span)) => builder.take(event, &span)?,
+        }
+        if builder.is_complete {
+            break;
         }
     }
     builder.root
@@ -99,17 +104,25 @@ struct Open {
 struct Builder<'s> {
     source: &'s Arc<Source>,
     problems: &'s mut Problems,
+    notes: &'s mut Problems,
     open: Vec<Open>,
     /// What anchors stand for.
     known: HashMap<usize, Rc<Node>>,
     root: Option<Rc<Node>>,
     total: usize,
+    /// Whether nothing that follows counts.
+    is_complete: bool,
 }
 
 impl Builder<'_> {
     fn problem(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<&str>) {
         let place = Place::new(self.source, span);
         self.problems.add(|| Problem::new(&place, message).help(help.map(str::to_owned)));
+    }
+
+    fn note(&mut self, span: Range<usize>, message: &str, help: &str) {
+        let place = Place::new(self.source, span);
+        self.notes.add(|| Problem::new(&place, message).help(help.to_owned()));
     }
 
     fn not_yaml(&mut self, error: &ScanError) {
@@ -141,16 +154,20 @@ impl Builder<'_> {
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(span.end),
             Event::Alias(anchor) => self.alias(anchor, span),
-            Event::DocumentStart(..) if self.root.is_some() => {
-                self.problem(
-                    span,
-                    "expected one YAML document, found a second",
-                    Some("move it to another file"),
-                );
-                None
-            }
+            Event::DocumentStart(..) if self.root.is_some() => self.second_document(span),
             _ => Some(()),
         }
+    }
+
+    fn second_document(&mut self, span: Range<usize>) -> Option<()> {
+        const HELP: &str = "make it a file of its own";
+        if !matches!(self.root.as_ref()?.content, Content::Map(_)) {
+            self.problem(span, "expected one YAML document, found a second", Some(HELP));
+            return None;
+        }
+        self.note(span, "a second document begins here; only the first one counts", HELP);
+        self.is_complete = true;
+        Some(())
     }
 
     /// Whether a tag says that a value is text whatever it looks like.
@@ -217,23 +234,35 @@ impl Builder<'_> {
             let name = key.scalar().map(|scalar| scalar.text.clone());
             if key.scalar().is_some_and(Scalar::is_merge) {
                 self.merge(&value, &mut merged);
-            } else if let Some(first) = name.as_ref().and_then(|name| seen.get(name)) {
-                let line = self.problems.line(self.source, *first);
-                let name = name.unwrap_or_default();
-                self.problem(key.span.clone(), format!("{name:?} is already defined in line {line}"), None);
+            } else if let Some(&place) = name.as_ref().and_then(|name| seen.get(name)) {
+                self.again((key, value), &mut pairs[place]);
             } else {
-                seen.extend(name.map(|name| (name, key.span.start)));
+                seen.extend(name.map(|name| (name, pairs.len())));
                 pairs.push((key, value));
             }
         }
         for (key, value) in merged {
             let name = key.scalar().map(|scalar| scalar.text.clone());
             if name.as_ref().is_none_or(|name| !seen.contains_key(name)) {
-                seen.extend(name.map(|name| (name, key.span.start)));
+                seen.extend(name.map(|name| (name, pairs.len())));
                 pairs.push((key, value));
             }
         }
         pairs
+    }
+
+    /// A key that the map has already.
+    fn again(&mut self, pair: Pair, first: &mut Pair) {
+        let line = self.problems.line(self.source, first.0.span.start);
+        let name = pair.0.scalar().map(|scalar| scalar.text.as_str()).unwrap_or_default();
+        let (span, message) = (pair.0.span.clone(), format!("{name:?} is already defined in line {line}"));
+        let is_of_envoy = self.open.first().is_none_or(|root| root.is_map);
+        if is_of_envoy {
+            self.note(span, &format!("{message}; only this one counts"), "remove one of them");
+            *first = pair;
+        } else {
+            self.problem(span, message, None);
+        }
     }
 
     fn merge(&mut self, value: &Node, merged: &mut Vec<Pair>) {
@@ -270,7 +299,7 @@ mod tests {
 
     fn tree(text: &str) -> Result<String, String> {
         let mut problems = Problems::default();
-        let root = parse(&Source::new("p.yaml", text), &mut problems);
+        let root = parse(&Source::new("p.yaml", text), &mut problems, &mut Problems::default());
         let told = |problem: &Problem| format!("{}:{} {}", problem.line, problem.column, problem.message);
         problems.or(()).map_err(|problems| problems.iter().map(told).collect::<Vec<_>>().join("; "))?;
         Ok(root.map(|root| shown(&root)).unwrap_or_default())
@@ -302,9 +331,12 @@ mod tests {
     #[test]
     fn tells_where_it_is_not_yaml() {
         assert!(tree("a: [1, 2\nb: 3\n").unwrap_err().contains("this is not YAML"));
-        assert_eq!(tree("a: 1\nb: 2\na: 3\n"), Err("3:1 \"a\" is already defined in line 1".to_owned()));
         assert_eq!(
-            tree("a: 1\n---\nb: 2\n"),
+            tree("- a: 1\n  b: 2\n  a: 3\n"),
+            Err("3:3 \"a\" is already defined in line 1".to_owned())
+        );
+        assert_eq!(
+            tree("- a\n---\n- b\n"),
             Err("2:1 expected one YAML document, found a second".to_owned())
         );
         assert_eq!(tree("a: !thing 1\n"), Err("1:11 unknown tag !thing".to_owned()));
@@ -312,6 +344,26 @@ mod tests {
         assert_eq!(
             tree("a: {<<: 1}\n"),
             Err("1:9 expected a map to merge, or a list of maps, found the number 1".to_owned())
+        );
+    }
+
+    /// Item 26.5: as Envoy's own service reads its files.
+    #[test]
+    fn of_envoys_files_the_first_document_and_the_last_of_equal_keys_count() {
+        let (mut problems, mut notes) = (Problems::default(), Problems::default());
+        let text = "a: 1\nb: {c: 2, c: 3}\na: 4\n---\nd: [5, broken";
+        let root = parse(&Source::new("p.yaml", text), &mut problems, &mut notes);
+        assert_eq!((shown(&root.unwrap()), problems.count()), ("{a: 4, b: {c: 3}}".to_owned(), 0));
+        let noted: Vec<_> =
+            notes.iter().map(|note| (note.line, note.column, note.message.as_str())).collect();
+        let again = |line, column, message| (line, column, message);
+        assert_eq!(
+            noted,
+            [
+                again(2, 11, "\"c\" is already defined in line 2; only this one counts"),
+                again(3, 1, "\"a\" is already defined in line 1; only this one counts"),
+                again(4, 1, "a second document begins here; only the first one counts"),
+            ]
         );
     }
 

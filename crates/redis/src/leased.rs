@@ -175,7 +175,7 @@ impl Leased {
             self.desk.refused_here.fetch_add(1, Ordering::Relaxed);
         }
         if takes {
-            self.store.note(hits, &answer);
+            self.store.note(Mode::Take, hits, &answer);
         }
         Some(answer)
     }
@@ -256,7 +256,7 @@ impl Leased {
         let call = Call::of(&self.desk, &self.store, std::mem::take(&mut draft.tiers));
         let decisions = if call.borrows() { self.run_apart(call).await? } else { call.run().await? };
         let answer = draft.answer(|tier| decisions[tier]);
-        self.store.note(hits, &answer);
+        self.store.note(Mode::Take, hits, &answer);
         Ok(answer)
     }
 

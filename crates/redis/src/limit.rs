@@ -30,8 +30,9 @@ pub(crate) struct OpenQuota {
 
 impl RedisLimit {
     pub(crate) fn new(rule: &Rule) -> Self {
-        let names = QuotaName::all(rule).into_iter().zip(rule.quotas());
-        let quotas = names.map(|(name, quota)| OpenQuota { name, twin: Twin::of(rule, *quota) }).collect();
+        let kept = rule.kept();
+        let names = QuotaName::all(&kept).into_iter().zip(kept.quotas());
+        let quotas = names.map(|(name, quota)| OpenQuota { name, twin: Twin::of(&kept, *quota) }).collect();
         let problem = rule.check().err();
         Self { opened: Arc::new(Opened { rule: rule.clone(), quotas, problem }) }
     }

@@ -164,7 +164,7 @@ impl RedisStore {
             }
         };
         if matches!(mode, Mode::Take | Mode::Count) {
-            self.note(hits, &answer);
+            self.note(mode, hits, &answer);
         }
         Ok(answer)
     }
@@ -176,7 +176,7 @@ impl RedisStore {
         let draft = Draft::of(&self.keys, hits, true)?;
         let views = self.take(&draft).await?;
         let answer = draft.decided(&views, draft.is_alone);
-        self.note(hits, &answer);
+        self.note(Mode::Take, hits, &answer);
         let permit = answer.is_admitted().then(|| RedisPermit::new(draft, &views));
         Ok((answer, permit))
     }
@@ -227,11 +227,11 @@ impl RedisStore {
     }
 
     /// Remembers who asked, if names are kept.
-    pub(crate) fn note(&self, hits: &[Hit<'_, RedisLimit>], answer: &Answer) {
+    pub(crate) fn note(&self, mode: Mode, hits: &[Hit<'_, RedisLimit>], answer: &Answer) {
         if let Some(callers) = &self.callers {
             for (index, hit) in hits.iter().enumerate() {
-                let is_denied = answer.of_hit(index).iter().any(|said| !said.decision.is_admitted());
-                callers.count(hit.limit.as_ref(), hit.key, is_denied);
+                let rule = hit.limit.as_ref();
+                callers.count(rule, hit.key, rule.is_denied(mode, answer.of_hit(index)));
             }
         }
     }

@@ -10,11 +10,12 @@
 //! together: if a limit refuses, nothing is taken of any. Whoever wants refused calls to count, as the counters of others do, says
 //! so in the policy.
 //!
-//! - A cost of zero looks and takes nothing; it is over the limit if one more would be. Envoy looks so before responses whose cost
-//!   is counted when they are done, and what is counted then never goes beyond the limit: so what is used up must stop whoever looks.
+//! - A cost of zero takes nothing. A limit of an Envoy file is a counter, which is over the limit if it counted more than that; any other
+//!   limit is over if it would deny a cost of one. Envoy asks so before responses whose cost is counted when they are complete.
 //! - A negative cost gives back, and is never over the limit.
-//! - In shadow mode every call is counted and passes; in quota mode it is refused only if all of its limits refuse.
-//! - A descriptor that brings its own limit is counted by that one, in a fixed window; in a domain without limits it is not.
+//! - In shadow mode every call is counted and passes; in quota mode it is refused only if all of its descriptors are over their limits.
+//! - A descriptor that brings its own limit is counted by that one, in a fixed window; in a domain without limits it is not. The
+//!   number is no part of the counter: the configured limit of the descriptor shares it, if both have one unit.
 //! - No value that a caller chooses makes a call fail, since Envoy lets a call pass that fails. A descriptor without entries has no limit,
 //!   and a message that is too large is over the limit; a value that a limit cannot use is for its `on_bad_value` to decide.
 //! - If the store cannot tell and a limit says to refuse then, the call fails with `UNAVAILABLE`: what becomes of it is for

@@ -55,7 +55,7 @@ pub use error::StoreError;
 pub use gate::{Denied, Gate, Permit};
 pub use limiter::Limiter;
 pub use memory::{MemoryLimit, MemoryPermit, MemoryStore, MemoryStoreBuilder, Restored};
-pub use rule::Rule;
+pub use rule::{Judgement, Rule};
 pub use usage::{Busy, Health, OnLease, Top, Usage};
 
 /// Where the state of limits lives.
@@ -180,8 +180,8 @@ pub enum Mode {
     Take,
     /// Takes nothing: says what [`Take`](Self::Take) would.
     Peek,
-    /// Takes each that fits, whether the others do or not; one that does not fit uses up what is left of its limit. So do
-    /// counters that go on counting what they refuse; nothing is owed when the window ends.
+    /// Takes each that fits, whether the others do or not; one that does not fit uses up what is left of its limit. Nothing is owed
+    /// when the window ends. A limit that counts beyond its quota is a [counter](Rule::counting).
     Count,
     /// Takes all of them whether they fit or not: they have happened. Those who come later wait until that is paid off. The
     /// answer refuses nothing, and says how things stand afterwards.

@@ -50,8 +50,11 @@ fn a_folder_of_files_for_envoys_service_is_served_as_it_is_and_watched() {
     assert_eq!([(); 2].map(|()| code(service.grpc, "mail", &sender)), [Code::Ok, Code::OverLimit]);
     assert_eq!(code(service.grpc, "mail", &[("sender", "bob")]), Code::Ok, "who has no limit");
 
-    fs::write(folder.path().join("mail.yml"), MAIL.replace("requests_per_unit: 1", "requests_per_unit: 9"))
-        .unwrap();
+    fs::write(
+        folder.path().join("mail.yml"),
+        MAIL.replace("requests_per_unit: 1", "requests_per_unit: 4000000000"),
+    )
+    .unwrap();
     until("there is another limit", || code(service.grpc, "mail", &sender) == Code::Ok);
     fs::write(folder.path().join("more.yaml"), WEB).unwrap();
     until("a domain in two files is refused", || service.get("/v1/policy").contains("is already defined in"));

@@ -13,6 +13,7 @@ use crate::choice::Mode;
 use crate::descriptor::DEFAULT_DOMAIN;
 use crate::draft::{Draft, DraftLimit, Reference, name_problem};
 use crate::entries::Entry;
+use crate::source::Place;
 use crate::suggest::did_you_mean;
 use crate::unit::Unit;
 use crate::yaml::{Fields, Node, Reader};
@@ -32,11 +33,12 @@ const DESCRIPTOR: [&str; 10] = [
 ];
 const RATE_LIMIT: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
 
-/// Reads a file. Its limits have no names yet.
-pub(super) fn read(root: &Node, reader: Reader<'_>) -> Draft {
-    let mut envoy = Envoy { reader, domain: DEFAULT_DOMAIN.to_owned(), limits: Vec::new() };
+/// Reads a file, and its domain with the place where that stands. The limits have no names yet.
+pub(super) fn read(root: &Node, reader: Reader<'_>) -> (Draft, Option<(String, Place)>) {
+    let mut envoy = Envoy { reader, domain: DEFAULT_DOMAIN.to_owned(), place: None, limits: Vec::new() };
     envoy.file(root);
-    Draft::new(envoy.limits)
+    let Envoy { domain, place, limits, .. } = envoy;
+    (Draft::new(limits), place.map(|place| (domain, place)))
 }
 
 /// Gives names to all limits of a domain, and drops what they replace that is not there: in these files that is no mistake.
@@ -51,6 +53,8 @@ pub(super) fn finish(limits: &mut [DraftLimit]) {
 struct Envoy<'s> {
     reader: Reader<'s>,
     domain: String,
+    /// Where the domain stands, if it can be one.
+    place: Option<Place>,
     limits: Vec<DraftLimit>,
 }
 
@@ -72,7 +76,7 @@ impl Envoy<'_> {
         let Some(domain) = self.reader.text(node, "the name of a domain") else { return };
         match name_problem("domain", &domain) {
             Some(message) => self.reader.problem(node.mark(), message, None),
-            None => self.domain = domain,
+            None => (self.domain, self.place) = (domain, Some(self.reader.place(node.mark()))),
         }
     }
 

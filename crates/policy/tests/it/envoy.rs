@@ -220,12 +220,75 @@ mod directories {
         assert_eq!(told, [file("2.yaml", 2), file("3.yaml", 1), file("3.yaml", 1), file("3.yaml", 1)]);
     }
 
+    /// Item 26.5: also if one of them has no limits.
+    #[test]
+    fn two_files_of_one_domain_are_refused_even_if_one_has_no_limits() {
+        for empty in ["domain: a\n", "domain: a\ndescriptors: []\n", "domain: a\ndescriptors:\n- key: z\n"] {
+            for files in [[("1.yaml", A), ("2.yaml", empty)], [("1.yaml", empty), ("2.yaml", A)]] {
+                let path = written("twice-empty", &files);
+                let problems = Policy::load(&path).unwrap_err();
+                let told: Vec<_> = problems.iter().map(|problem| &*problem.message).collect();
+                let first = path.join("1.yaml");
+                assert_eq!(
+                    told,
+                    [format!("the domain \"a\" is already in {}", first.display())],
+                    "{files:?}"
+                );
+            }
+        }
+        let both = written("twice-empty", &[("1.yaml", "domain: a\n"), ("2.yaml", A)]);
+        assert_eq!(Policy::compile(Draft::load_merged([&both]).unwrap()).unwrap().limits().len(), 1);
+    }
+
+    /// Item 26.5: the problem is shown at the domain, not at a comment with the same word.
+    #[test]
+    fn a_second_file_of_a_domain_is_marked_where_it_names_the_domain() {
+        let second = format!("# this domain is another domain\n{A}");
+        let path = written("marked", &[("1.yaml", A), ("2.yaml", &second)]);
+        let problems = Policy::load(&path).unwrap_err();
+        let first = problems.iter().next().unwrap();
+        assert_eq!((first.line, first.column), (2, 9));
+        assert!(first.to_string().contains("2 | domain: a\n  |         ^"), "{first}");
+    }
+
+    /// Item 26.5: without files of ours, all files are read, those below too, as Envoy's own service reads them.
+    #[test]
+    fn files_are_read_whatever_their_extension() {
+        let c = A.replace("domain: a", "domain: c");
+        let files = [("limits", A), ("web.conf", B), (".hidden", "broken: ["), ("below.yaml/deep.txt", &c)];
+        let path = written("any", &files);
+        assert_eq!(Policy::load(&path).unwrap().domains().collect::<Vec<_>>(), ["a", "b", "c"]);
+        let readme = written("readme", &[("web.yaml", A), ("README", "# only words\n")]);
+        let problems = Policy::load(&readme).unwrap_err();
+        let told: Vec<_> = problems.iter().map(|problem| &*problem.message).collect();
+        assert_eq!(told, ["expected a domain and its descriptors, or a list of limits, found nothing"]);
+    }
+
+    /// Item 26.5: a second document and all but the last of equal keys count for nothing, and are warned of.
+    #[test]
+    fn second_documents_and_equal_keys_are_warned_of() {
+        let text = "domain: b\ndomain: a\ndescriptors:\n- key: x\n  rate_limit:\n    unit: day\n    requests_per_unit: 1\n    requests_per_unit: 2\n---\ndomain: z\n";
+        let policy = Policy::load(written("documents", &[("1.yaml", text)])).unwrap();
+        assert_eq!(policy.domains().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(policy.limits()[0].rates()[0].quotas()[0].to_string(), "2/d");
+        let warnings = policy.warnings();
+        let told: Vec<_> = warnings.iter().map(|warning| (warning.line, &*warning.message)).collect();
+        assert_eq!(
+            told,
+            [
+                (2, "\"domain\" is already there in line 1; only this one counts"),
+                (8, "\"requests_per_unit\" is already there in line 7; only this one counts"),
+                (9, "a second document begins here; only the first one counts"),
+            ]
+        );
+    }
+
     #[test]
     fn two_files_of_one_domain_are_refused() {
         let path = written("twice", &[("1.yaml", A), ("2.yaml", &A.replace("key: x", "key: y"))]);
         let problems = Policy::load(&path).unwrap_err();
         let first = problems.iter().next().unwrap();
-        assert_eq!((first.line, first.column, problems.count()), (1, 1, 1));
+        assert_eq!((first.line, first.column, problems.count()), (1, 9, 1));
         assert_eq!(
             first.message,
             format!("the domain \"a\" is already defined in {}", path.join("1.yaml").display())
@@ -476,7 +539,7 @@ fn oracle(nodes: &[Node], call: &[Vec<(String, String)>]) -> Vec<Option<Applying
     let apply = |found: Option<(&Node, Vec<String>)>| {
         let (node, counters) = found?;
         let rate = node.limit.as_ref()?;
-        let is_replaced = !rate.name.is_empty() && replaced.contains(&&rate.name);
+        let is_replaced = !rate.name.is_empty() && replaced.contains(&&rate.name) && !rate.unlimited;
         let numbers = (!rate.unlimited).then(|| (u64::from(rate.count), seconds(rate.unit)));
         (!is_replaced).then_some((!node.shadow, numbers, counters))
     };

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod conformance;
+mod counters;
 mod failures;
 mod guard;
 mod kit;

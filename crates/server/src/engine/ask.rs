@@ -19,6 +19,9 @@ pub struct Ask<'a, S: Store> {
     pub in_quota_mode: bool,
     /// Whether limits decide in shadow mode: they count, and never deny.
     pub in_shadow_mode: bool,
+    /// Whether nothing is asked for but whether limits are exceeded: a counter is if it counted more than its quota, any other
+    /// limit if it would deny a cost of one. It is asked with [`Mode::Peek`](tollgate::store::Mode::Peek) at a cost of one.
+    pub is_probe: bool,
 }
 
 /// The limits that a request concerns.
@@ -45,7 +48,7 @@ impl<S: Store> Subject<'_, S> {
 impl<'a, S: Store> Ask<'a, S> {
     /// Creates a request with a cost of 1.
     pub fn new(subject: Subject<'a, S>) -> Self {
-        Self { subject, cost: None, in_quota_mode: false, in_shadow_mode: false }
+        Self { subject, cost: None, in_quota_mode: false, in_shadow_mode: false, is_probe: false }
     }
 
     /// Creates a request for the limits of the policy.
@@ -68,6 +71,12 @@ impl<'a, S: Store> Ask<'a, S> {
     #[must_use]
     pub fn in_quota_mode(self, in_quota_mode: bool) -> Self {
         Self { in_quota_mode, ..self }
+    }
+
+    /// Sets whether the request only asks whether limits are exceeded.
+    #[must_use]
+    pub fn probing(self, is_probe: bool) -> Self {
+        Self { is_probe, ..self }
     }
 
     /// Sets whether limits decide in shadow mode.

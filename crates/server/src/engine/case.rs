@@ -94,7 +94,8 @@ impl<'a, S: Store> Case<'a, S> {
 
     fn about(&self, want: &Want, is_shadow: bool) -> About<'a> {
         let limit = self.opened(want).told();
-        About { ask: want.ask, limit, mode: want.mode, is_shadow, is_quota: want.is_quota }
+        let Want { ask, mode, is_quota, is_probe, .. } = *want;
+        About { ask, limit, mode, is_shadow, is_quota, is_probe }
     }
 
     /// The ruling, where all that is wanted is to be done together and the store can tell at once. Most calls are such.
@@ -104,7 +105,8 @@ impl<'a, S: Store> Case<'a, S> {
         let hits = self.hits(wants);
         let answer = self.engine.store().decide_now(mode, &hits)?.ok()?; // an error has taken nothing
         let of = |hit: usize| self.about(&wants[hit], false);
-        let ruling = Ruling::new(findings(&answer, mode, Basis::Store, of).collect());
+        let found = findings(&answer, mode, Basis::Store, &hits, of).collect();
+        let ruling = Ruling::new(found, self.notes.has_free_quota);
         self.count(&ruling);
         Some(ruling)
     }
@@ -157,7 +159,7 @@ impl<'a, S: Store> Case<'a, S> {
             Ok(answer) => {
                 self.engine.note_latency(started);
                 self.has_effect.fetch_or(mode != Mode::Peek, Ordering::Relaxed);
-                Ok(findings(&answer, mode, Basis::Store, of).collect())
+                Ok(findings(&answer, mode, Basis::Store, &hits, of).collect())
             }
             Err(error) if needs_store => Err(self.unavailable(&error)),
             Err(error) => Ok(self.note_failure(error, |error| self.fall_back(mode, &hits, error, of))),
@@ -218,7 +220,7 @@ impl<'a, S: Store> Case<'a, S> {
         match self.store().acquire(&hits).await {
             Ok((answer, permit)) => {
                 self.engine.note_latency(started);
-                let found = findings(&answer, Mode::Take, Basis::Store, of).collect();
+                let found = findings(&answer, Mode::Take, Basis::Store, &hits, of).collect();
                 Ok((found, Held { permit, costs }))
             }
             Err(error) => Err(self.unavailable(&error)),
@@ -242,7 +244,7 @@ impl<'a, S: Store> Case<'a, S> {
     }
 
     async fn begin_as(&self, needs_store: bool) -> Result<SoFar<'a>, AskError> {
-        let mut so_far = SoFar::default();
+        let mut so_far = SoFar { has_free_quota: self.notes.has_free_quota, ..SoFar::default() };
         for alike in self.notes.wants.apart.chunk_by(|one, next| one.mode == next.mode) {
             so_far.add(self.decide_as(alike[0].mode, alike, false, needs_store).await?);
         }
@@ -267,7 +269,7 @@ impl<'a, S: Store> Case<'a, S> {
             for want in self.notes.wants.shadow.iter().filter(|want| is_allowed || want.mode == Mode::Count) {
                 all.extend(self.decide_as(want.mode, std::slice::from_ref(want), true, false).await?);
             }
-            ruling = Ruling::new(all);
+            ruling = Ruling::new(all, self.notes.has_free_quota);
         }
         if self.notes.unmatched.is_some_and(|no_match| no_match.is_denied) {
             ruling = Ruling::unmatched();
@@ -283,6 +285,7 @@ pub(super) struct SoFar<'a> {
     all: Findings<'a>,
     /// What those say of which one is enough, before any was taken.
     quotas: Findings<'a>,
+    has_free_quota: bool,
     parts: usize,
 }
 
@@ -293,7 +296,7 @@ impl<'a> SoFar<'a> {
     }
 
     fn is_refused(&self) -> bool {
-        is_refused(self.all.iter().chain(&self.quotas))
+        is_refused(self.all.iter().chain(&self.quotas), self.has_free_quota)
     }
 
     /// What to do with those that are to be taken together.
@@ -310,6 +313,6 @@ impl<'a> SoFar<'a> {
         if self.parts > 1 {
             self.all.sort_by_key(|finding| finding.ask); // which leaves those of one ask as they are
         }
-        Ruling::new(self.all)
+        Ruling::new(self.all, self.has_free_quota)
     }
 }

@@ -203,6 +203,13 @@ impl<S: Store> Clerk<S> {
         Arc::clone(&self.opened[place])
     }
 
+    /// Opens a counter for a limit that a descriptor supplies, which may be the counter of a limit of the policy. It is measured
+    /// with its family.
+    pub(crate) fn open_counter(&mut self, family: Family, rule: Rule) -> Arc<Opened<S>> {
+        let place = self.known(|known| *known == rule).unwrap_or_else(|| self.open_as(family, rule));
+        Arc::clone(&self.opened[place])
+    }
+
     /// [`open`](Self::open) of a token bucket.
     pub fn open_own(&mut self, own: Own) -> Arc<Opened<S>> {
         let place = self.own(own);
@@ -274,8 +281,12 @@ impl<S: Store> Clerk<S> {
 
     #[cold]
     fn open_new(&mut self, family: Family, rule: Rule) -> usize {
+        self.open_as(family, rule.brought_by(self.caller.number()))
+    }
+
+    #[cold]
+    fn open_as(&mut self, family: Family, rule: Rule) -> usize {
         let tally = self.engine.tally(family.domain(), "");
-        let rule = rule.brought_by(self.caller.number());
         let opened = Opened::supplied(self.engine.store(), rule, tally);
         if self.opened.len() == REMEMBERED {
             self.opened.remove(0);

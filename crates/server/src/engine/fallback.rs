@@ -84,7 +84,7 @@ impl Fallback {
             .collect();
         let answer: Result<Answer, StoreError> = self.store.decide(mode, &own).into_inner();
         match answer {
-            Ok(answer) => all.extend(findings(&answer, mode, Basis::Local, |hit| of(local[hit]))),
+            Ok(answer) => all.extend(findings(&answer, mode, Basis::Local, &own, |hit| of(local[hit]))),
             Err(_) => all.extend(
                 local.iter().map(|&hit| without_state(of(hit), hits[hit].cost, Basis::Closed, Verdict::Deny)),
             ),

@@ -40,6 +40,8 @@ pub struct Told {
     pub fields: Vec<tollgate_http::Limit>,
     /// The field that says what a call costs.
     pub(super) cost_field: Option<Arc<str>>,
+    /// Whether the policy puts it in shadow mode.
+    pub(crate) is_shadow: bool,
     pub(super) tally: Arc<Tally>,
 }
 
@@ -53,6 +55,7 @@ impl<S: Store> Loaded<S> {
             opened.told.label = limit.label().map(Arc::from);
             opened.told.metadata = limit.metadata().cloned();
             opened.told.cost_field = limit.cost_field().map(Arc::from);
+            opened.told.is_shadow = limit.mode() == tollgate_policy::Mode::Shadow;
             opened
         });
         let opened = opened.collect();
@@ -74,7 +77,8 @@ impl<S: Store> Loaded<S> {
 fn rule(limit: &Limit, rates: &Rates) -> Rule {
     let (first, more) = rates.quotas().split_first().expect("a policy has no limit without a rate");
     let rule = Rule::new(limit.domain(), limit.name(), *first).with_kind(limit.kind());
-    more.iter().fold(rule, |rule, quota| rule.with_quota(*quota))
+    let rule = more.iter().fold(rule, |rule, quota| rule.with_quota(*quota));
+    if limit.is_counter() { rule.counting() } else { rule }
 }
 
 impl Told {
@@ -88,8 +92,8 @@ impl<S: Store> Opened<S> {
     pub(super) fn new(store: &S, rule: Rule, on_store_failure: OnStoreFailure, tally: Arc<Tally>) -> Self {
         let limit = store.open(&rule);
         let fields = fields(&rule).unwrap_or_default();
-        let told =
-            Told { rule, label: None, metadata: None, on_store_failure, fields, cost_field: None, tally };
+        let (label, metadata, cost_field, is_shadow) = (None, None, None, false);
+        let told = Told { rule, label, metadata, on_store_failure, fields, cost_field, is_shadow, tally };
         Self { limit, told, refusal: None }
     }
 

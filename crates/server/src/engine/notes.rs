@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use tollgate::store::{Mode, Store};
-use tollgate_policy::{BadValue, Cost, Descriptor, Limit, Policy, Scratch, Unmatched};
+use tollgate_policy::{BadValue, Cost, Descriptor, Match, Policy, Scratch, Unmatched};
 
 use super::ask::{Ask, AskError, Subject};
 use super::loaded::Loaded;
@@ -18,6 +18,8 @@ pub(super) struct Notes {
     /// For each value that a limit cannot use, the number of its rates.
     pub(super) bad_values: Vec<usize>,
     pub(super) unmatched: Option<NoMatch>,
+    /// Whether an ask in quota mode met no limit, which passes.
+    pub(super) has_free_quota: bool,
 }
 
 /// No limit applies to a call.
@@ -52,6 +54,8 @@ pub(super) struct Want {
     pub(super) mode: Mode,
     /// Whether it refuses only together with all others like it.
     pub(super) is_quota: bool,
+    /// Whether it asks only if the limit is exceeded.
+    pub(super) is_probe: bool,
 }
 
 /// Who said what a call costs.
@@ -72,6 +76,7 @@ struct Asked {
     cost: (u64, CostFrom),
     in_quota_mode: bool,
     in_shadow_mode: bool,
+    is_probe: bool,
 }
 
 impl Notes {
@@ -103,21 +108,28 @@ impl Notes {
                     if let Some(why) = &opened.refusal {
                         return Err(AskError::Supplied { why: why.to_string() });
                     }
-                    let (key, mode) = (note_key(&mut self.keys, key), mode(place));
+                    let is_counter = opened.told.rule.is_counter();
+                    let (key, mode) = (note_key(&mut self.keys, key), manner(mode(place), is_counter));
                     let (cost, cost_from) = cost_of(ask);
                     let is_quota = ask.in_quota_mode && can_be_denied(mode);
-                    let want = Want { ask: place, number: None, key, cost, cost_from, mode, is_quota };
+                    let is_probe = ask.is_probe;
+                    let want =
+                        Want { ask: place, number: None, key, cost, cost_from, mode, is_quota, is_probe };
                     self.wants.note(want, ask.in_shadow_mode);
                 }
             }
         }
         let asked = |descriptor: usize| {
             let ask = places[descriptor];
-            let Ask { in_quota_mode, in_shadow_mode, .. } = asks[ask];
-            Asked { ask, cost: cost_of(&asks[ask]), in_quota_mode, in_shadow_mode }
+            let Ask { in_quota_mode, in_shadow_mode, is_probe, .. } = asks[ask];
+            Asked { ask, cost: cost_of(&asks[ask]), in_quota_mode, in_shadow_mode, is_probe }
         };
         let applies = self.read_policy(loaded, &descriptors, &mode, asked)?;
         self.unmatched = if applies { None } else { self.no_match(loaded.policy(), mode, asks) };
+        let is_free = |(place, ask): (usize, &Ask<'_, S>)| {
+            ask.in_quota_mode && self.wants.iter().all(|want| want.ask != place)
+        };
+        self.has_free_quota = asks.iter().enumerate().any(is_free);
         Ok(())
     }
 
@@ -139,16 +151,18 @@ impl Notes {
             return Err(AskError::bad_value(asked(bad.descriptor()).ask, &bad));
         }
         for found in found.iter() {
-            let Asked { ask, cost: asked, in_quota_mode, in_shadow_mode } = asked(found.descriptor());
-            let (limit, mode) = (found.limit(), manner(mode(ask), found.limit()));
+            let Asked { ask, cost: asked, in_quota_mode, in_shadow_mode, is_probe } =
+                asked(found.descriptor());
+            let (limit, mode) = (found.limit(), manner(mode(ask), found.limit().counts_denied()));
             let (cost, cost_from) = match found.cost() {
                 Cost::Asked => asked,
                 Cost::Said(cost) => (cost, CostFrom::Field),
             };
             let key = note_key(&mut self.keys, found.key());
-            let is_quota = (in_quota_mode || limit.is_any_of()) && can_be_denied(mode);
+            let is_quota = (in_quota_mode || limit.is_any_of()) && can_be_denied(mode) && !is_free(&found);
             let number = Some(found.rates().number());
-            let want = Want { ask, number, key, cost, cost_from, mode, is_quota };
+            let is_probe = is_probe && cost_from != CostFrom::Field;
+            let want = Want { ask, number, key, cost, cost_from, mode, is_quota, is_probe };
             self.wants.note(want, in_shadow_mode || found.is_shadow());
         }
         Ok(!found.is_empty() || found.bad_values().any(|bad| bad.is_shadow()))
@@ -226,8 +240,13 @@ fn cost_of<S: Store>(ask: &Ask<'_, S>) -> (u64, CostFrom) {
 }
 
 /// What a limit does where something is to be taken.
-fn manner(mode: Mode, limit: &Limit) -> Mode {
-    if mode == Mode::Take && limit.counts_denied() { Mode::Count } else { mode }
+fn manner(mode: Mode, counts_denied: bool) -> Mode {
+    if mode == Mode::Take && counts_denied { Mode::Count } else { mode }
+}
+
+/// Whether a limit of Envoy's files is unlimited: it is then no quota that is left.
+fn is_free(found: &Match<'_>) -> bool {
+    found.limit().is_counter() && found.rates().is_unlimited()
 }
 
 /// Whether something is asked for that can be refused.

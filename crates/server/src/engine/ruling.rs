@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate::Decision;
-use tollgate::store::{Answer, Mode};
+use tollgate::store::{Answer, Hit, Judgement, Mode, Rule, Said};
 
+use super::hit_counts::HitCounts;
 use super::loaded::Told;
 use super::tally::Outcome;
 
@@ -41,6 +42,8 @@ pub struct Finding<'a> {
     pub is_shadow: bool,
     /// Whether it refuses the call only together with all others like it.
     pub is_quota: bool,
+    /// How much of the cost exceeds the limit, where a [counter](tollgate::store::Rule::counting) knows it.
+    pub over: u64,
     /// Where the decision comes from.
     pub basis: Basis,
 }
@@ -71,8 +74,9 @@ impl Basis {
 }
 
 impl<'a> Ruling<'a> {
-    pub(super) fn new(findings: Findings<'a>) -> Self {
-        let is_allowed = !is_refused(findings.iter());
+    /// The decision that follows from what limits said. With a free quota, the call has a quota that no limit bounds.
+    pub(super) fn new(findings: Findings<'a>, has_free_quota: bool) -> Self {
+        let is_allowed = !is_refused(findings.iter(), has_free_quota);
         Self { findings, is_allowed }
     }
 
@@ -180,6 +184,9 @@ pub(super) fn count(findings: &[Finding<'_>], is_allowed: bool) {
         if let Some(outcome) = finding.outcome(is_allowed).filter(|_| is_counted(finding.mode)) {
             let is_near = outcome == Outcome::Allowed && of_limit.iter().any(Finding::is_near);
             finding.limit.tally.count(outcome, finding.cost, is_near);
+            if is_near || finding.is_refusal() {
+                finding.limit.tally.count_hits(HitCounts::of(finding)); // all others are far from the limit
+            }
         }
     }
 }
@@ -209,27 +216,52 @@ pub(super) struct About<'a> {
     pub(super) mode: Mode,
     pub(super) is_shadow: bool,
     pub(super) is_quota: bool,
+    /// Whether it asks only if the limit is exceeded.
+    pub(super) is_probe: bool,
 }
 
 impl<'a> About<'a> {
     pub(super) fn finding(self, quota: usize, cost: u64, decision: Decision, basis: Basis) -> Finding<'a> {
-        let Self { ask, limit, mode, is_shadow, is_quota } = self;
+        let Self { ask, limit, mode, is_shadow, is_quota, .. } = self;
         let reset_if_taken = decision.reset_after();
-        Finding { ask, limit, quota, cost, decision, reset_if_taken, mode, is_shadow, is_quota, basis }
+        Finding {
+            ask,
+            limit,
+            quota,
+            cost,
+            decision,
+            reset_if_taken,
+            mode,
+            is_shadow,
+            is_quota,
+            over: 0,
+            basis,
+        }
+    }
+
+    /// What the count of a counter comes to.
+    fn judged(self, rule: &Rule, said: &Said, basis: Basis) -> Finding<'a> {
+        let (cost, Judgement { decision, over }) =
+            if self.is_probe { (0, rule.probe(said)) } else { (said.cost, rule.judge(self.mode, said)) };
+        Finding { over, ..self.finding(said.quota as usize, cost, decision, basis) }
     }
 }
 
 /// What a store said of some hits, each with its place among the asks. Of those that were to be taken and were not, since
 /// something else refused, what they say is as if they had not been asked.
-pub(super) fn findings<'a>(
+pub(super) fn findings<'a, L: AsRef<Rule>>(
     answer: &Answer,
     mode: Mode,
     basis: Basis,
+    hits: &[Hit<'_, L>],
     of: impl Fn(usize) -> About<'a>,
 ) -> impl Iterator<Item = Finding<'a>> {
     let is_taken = mode != Mode::Peek && answer.is_admitted();
     answer.each().iter().map(move |said| {
         let about = of(said.hit as usize);
+        if about.limit.rule.is_counter() {
+            return about.judged(hits[said.hit as usize].limit.as_ref(), said, basis);
+        }
         let is_untaken = about.mode == Mode::Take && !is_taken;
         let decision = if is_untaken { said.untaken(&about.limit.rule) } else { said.decision };
         let finding = about.finding(said.quota as usize, said.cost, decision, basis);
@@ -237,8 +269,11 @@ pub(super) fn findings<'a>(
     })
 }
 
-/// Whether a call is refused: if a limit that is enforced refuses, or if there are quotas and none is left.
-pub(super) fn is_refused<'f, 'a: 'f>(findings: impl Iterator<Item = &'f Finding<'a>> + Clone) -> bool {
+/// Whether a call is refused: if a limit that is enforced refuses, or if there are quotas and none is left or free.
+pub(super) fn is_refused<'f, 'a: 'f>(
+    findings: impl Iterator<Item = &'f Finding<'a>> + Clone,
+    has_free_quota: bool,
+) -> bool {
     let enforced = findings.filter(|finding| !finding.is_shadow);
     if enforced.clone().any(|finding| !finding.is_quota && finding.is_refusal()) {
         return true;
@@ -249,5 +284,5 @@ pub(super) fn is_refused<'f, 'a: 'f>(findings: impl Iterator<Item = &'f Finding<
             other.is_refusal() && other.ask == quota.ask && std::ptr::eq(other.limit, quota.limit)
         })
     };
-    quotas.clone().next().is_some() && quotas.clone().all(is_over)
+    !has_free_quota && quotas.clone().next().is_some() && quotas.clone().all(is_over)
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::hit_counts::HitCounts;
+
 /// What became of a call, as a limit saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -107,6 +109,9 @@ pub struct Tally {
     calls: [AtomicU64; Outcome::ALL.len()],
     hits: [AtomicU64; Outcome::ALL.len()],
     near: AtomicU64,
+    near_hits: AtomicU64,
+    over_hits: AtomicU64,
+    shadow_hits: AtomicU64,
     bad_values: AtomicU64,
 }
 
@@ -125,12 +130,19 @@ impl Tally {
     #[inline]
     pub(super) fn count(&self, outcome: Outcome, cost: u64, is_near: bool) {
         self.calls[outcome as usize].fetch_add(1, Ordering::Relaxed);
-        let hits = &self.hits[outcome as usize];
-        if hits.fetch_add(cost, Ordering::Relaxed).checked_add(cost).is_none() {
-            hits.store(u64::MAX, Ordering::Relaxed); // callers name any cost, and a count that falls looks like a restart
-        }
+        add(&self.hits[outcome as usize], cost);
         if is_near {
             self.near.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds the hits of a call that were near or over the limit.
+    pub(super) fn count_hits(&self, hits: HitCounts) {
+        let HitCounts { within: _, near, over, shadow } = hits;
+        for (sum, more) in [(&self.near_hits, near), (&self.over_hits, over), (&self.shadow_hits, shadow)] {
+            if more > 0 {
+                add(sum, more);
+            }
         }
     }
 
@@ -156,6 +168,29 @@ impl Tally {
     /// How many calls were allowed that left less than a fifth.
     pub fn near(&self) -> u64 {
         self.near.load(Ordering::Relaxed)
+    }
+
+    /// Returns the hits near the limit, as [`HitCounts`] counts them.
+    pub fn near_hits(&self) -> u64 {
+        self.near_hits.load(Ordering::Relaxed)
+    }
+
+    /// Returns the hits over the limit, as [`HitCounts`] counts them.
+    pub fn over_hits(&self) -> u64 {
+        self.over_hits.load(Ordering::Relaxed)
+    }
+
+    /// Returns the hits over the limit in shadow mode, as [`HitCounts`] counts them.
+    pub fn shadow_hits(&self) -> u64 {
+        self.shadow_hits.load(Ordering::Relaxed)
+    }
+}
+
+/// Adds to a sum, which never falls.
+#[inline]
+fn add(sum: &AtomicU64, more: u64) {
+    if sum.fetch_add(more, Ordering::Relaxed).checked_add(more).is_none() {
+        sum.store(u64::MAX, Ordering::Relaxed); // callers name any cost, and a count that falls looks like a restart
     }
 }
 

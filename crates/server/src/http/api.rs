@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use serde::Serialize;
@@ -88,7 +88,7 @@ impl HttpApi {
         Self { scopes, ..self }
     }
 
-    /// Also with `POST /json` and `GET /healthcheck`, as Envoy's own rate limit service has them.
+    /// Also with `/json` and `GET /healthcheck`, as Envoy's own rate limit service has them.
     #[must_use]
     pub fn rls(self, options: RlsOptions) -> Self {
         Self { rls: Some(options), ..self }
@@ -199,13 +199,18 @@ impl HttpApi {
         body: &[u8],
     ) -> Response<Bytes> {
         let started = self.meter.now();
-        let (status, json) = rls::answer_json(clerk, self.rls.unwrap_or_default(), scopes, body).await;
+        let (status, answer) = rls::answer_json(clerk, self.rls.unwrap_or_default(), scopes, body).await;
         self.meter.count(clerk.take_calls());
         self.meter.observe(1, self.meter.now().since(started));
         if let Some(reason) = ErrorReason::of_status(status) {
             self.meter.failed(reason);
         }
-        with_status(status, JSON, json)
+        if matches!(status, StatusCode::OK | StatusCode::TOO_MANY_REQUESTS) {
+            return with_status(status, JSON, answer);
+        }
+        let mut failed = with_status(status, HeaderValue::from_static("text/plain; charset=utf-8"), answer);
+        failed.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        failed
     }
 
     async fn reset<S: Store>(

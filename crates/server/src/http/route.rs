@@ -52,6 +52,9 @@ impl Route {
             let elsewhere = known.and_then(Self::scope).filter(|scope| !scopes.has(*scope));
             return Err(elsewhere.map_or_else(|| not_found(path, served), |scope| not_here(path, scope)));
         };
+        if route == Self::RateLimit {
+            return Ok(route); // envoyproxy/ratelimit takes any method for it, and reads the body
+        }
         let allowed: &[Method] = if route.is_post() { &[Method::POST] } else { &[Method::GET, Method::HEAD] };
         if allowed.contains(&head.method) {
             return Ok(route);

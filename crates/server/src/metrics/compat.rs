@@ -21,7 +21,7 @@ pub enum Compat {
 
 const TOTAL: Family = Family::new("ratelimit_service_rate_limit_total_hits", "All hits");
 const WITHIN: Family = Family::new("ratelimit_service_rate_limit_within_limit", "Hits within the limit");
-const NEAR: Family = Family::new("ratelimit_service_rate_limit_near_limit", "Calls near the limit");
+const NEAR: Family = Family::new("ratelimit_service_rate_limit_near_limit", "Hits near the limit");
 const OVER: Family = Family::new("ratelimit_service_rate_limit_over_limit", "Hits over the limit");
 const SHADOW: Family = Family::new("ratelimit_service_rate_limit_shadow_mode", "Hits over a limit in shadow");
 const LOADED: Family = Family::new("ratelimit_service_config_load_success", "Policies loaded");
@@ -61,9 +61,9 @@ fn envoy(limits: &[Tallied], status: &PolicyStatus, encoder: &mut DescriptorEnco
     };
     tell(&TOTAL, |tally| hits(tally, &Outcome::ALL))?;
     tell(&WITHIN, |tally| hits(tally, &KEPT))?;
-    tell(&NEAR, Tally::near)?;
-    tell(&OVER, |tally| hits(tally, &REFUSED))?;
-    tell(&SHADOW, |tally| hits(tally, &[Outcome::ShadowDenied]))?;
+    tell(&NEAR, Tally::near_hits)?;
+    tell(&OVER, Tally::over_hits)?;
+    tell(&SHADOW, Tally::shadow_hits)?;
     LOADED.gauge(encoder, status.loads)?;
     NOT_LOADED.gauge(encoder, status.failures)
 }

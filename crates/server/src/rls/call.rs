@@ -12,7 +12,7 @@ use tonic::Status;
 use super::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
 
 /// How many descriptors a call may have.
-pub(super) const MOST_DESCRIPTORS: usize = 100;
+pub(super) const MOST_DESCRIPTORS: usize = 1_000;
 /// How many entries a descriptor may have.
 pub(super) const MOST_ENTRIES: usize = 64;
 /// How long a domain or a key may be, in bytes. Whoever configures Envoy chooses it.
@@ -75,8 +75,8 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// What a descriptor costs: what it says itself, else what the call says, and that is one at least. To look is to see
-/// whether one more would pass.
+/// What a descriptor costs: what it says itself, else what the call says, and that is one at least. Zero asks whether limits are
+/// exceeded.
 fn hits(own: Option<u64>, common: u32, is_negative: bool) -> (Mode, u64) {
     match (own.unwrap_or(u64::from(common.max(1))), is_negative) {
         (hits, true) => (Mode::Refund, hits),
@@ -88,9 +88,6 @@ fn hits(own: Option<u64>, common: u32, is_negative: bool) -> (Mode, u64) {
 fn field(entry: &Entry, at: impl Fn() -> String) -> Result<Field<'_>, Status> {
     let key = str::from_utf8(&entry.key)
         .map_err(|error| Status::invalid_argument(format!("{}.key is not UTF-8: {error}", at())))?;
-    if key.is_empty() {
-        return Err(Status::invalid_argument(format!("{}.key is empty; only values may be empty", at())));
-    }
     at_most(LONGEST_KEY, key.len(), "bytes", || at() + ".key")?;
     Ok((key, &entry.value))
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::Kind;
-use tollgate::store::{Mode, Store};
+use tollgate::Quota;
+use tollgate::store::{Mode, Rule, Store};
+use tollgate_policy::{Descriptor, Match, Policy, Scratch};
 use tonic::Status;
 
 use super::RlsOptions;
@@ -119,7 +120,10 @@ impl<'a, S: Store> Question<'a, S> {
                 Some(brought) => Ask::limit(&brought.opened, &brought.key),
                 None => Ask::new(Subject::Policy(&self.request.domain, &wish.fields)),
             };
-            ask.costing(wish.cost).in_quota_mode(options.quota_mode).in_shadow_mode(options.shadow_mode)
+            ask.costing(wish.cost)
+                .probing(wish.mode == Mode::Peek)
+                .in_quota_mode(options.quota_mode)
+                .in_shadow_mode(options.shadow_mode)
         })
         .collect()
     }
@@ -169,13 +173,36 @@ fn bring<S: Store>(
     wishes: &[Wish<'_>],
 ) -> SmallVec<[Option<Brought<S>>; 4]> {
     let any = wishes.iter().any(|wish| wish.instead.is_some());
-    let is_known = any && clerk.engine().loaded().policy().has_domain(domain);
+    let loaded = any.then(|| clerk.engine().loaded()).filter(|loaded| loaded.policy().has_domain(domain));
     let bring = |wish: &Wish<'_>| {
-        let quota = wish.instead.filter(|_| is_known && !wish.fields.is_empty())?;
-        let opened = clerk.open(BROUGHT, "", Kind::FixedWindow, quota);
-        Some(Brought { opened, key: whole(domain, wish) })
+        let quota = wish.instead.filter(|_| !wish.fields.is_empty())?;
+        let (rule, key) = counter_of(loaded.as_ref()?.policy(), domain, wish, quota);
+        Some(Brought { opened: clerk.open_counter(BROUGHT, rule), key })
     };
     wishes.iter().map(bring).collect()
+}
+
+/// The counter of a descriptor that brings its own limit. It is the one of the configured limit, if both count in the same unit:
+/// the number of a limit is no part of its counter.
+fn counter_of(policy: &Policy, domain: &str, wish: &Wish<'_>, quota: Quota) -> (Rule, Vec<u8>) {
+    let fields = wish.fields.iter();
+    let descriptor = fields.fold(Descriptor::in_domain(domain), |all, (name, value)| all.with(name, value));
+    let mut scratch = Scratch::new();
+    let found = policy.matching(&descriptor, &mut scratch);
+    match found.iter().find(|found| counts_alike(found, quota)) {
+        Some(found) => {
+            let limit = found.limit();
+            (Rule::new(limit.domain(), limit.name(), quota).counting(), found.key().to_vec())
+        }
+        None => (Rule::new(BROUGHT.domain(), "", quota).counting().brought(), whole(domain, wish)),
+    }
+}
+
+/// Whether a limit has a counter for each descriptor, in windows as long as those of a quota.
+fn counts_alike(found: &Match<'_>, quota: Quota) -> bool {
+    let is_shared = found.limit().entries().iter().any(|entry| entry.shared);
+    let has_period = |own: &Quota| !own.is_unlimited() && own.period() == quota.period();
+    found.limit().is_counter() && !is_shared && found.rates().quotas().iter().all(has_period)
 }
 
 /// All of a descriptor, so that no two have the same.

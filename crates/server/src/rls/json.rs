@@ -1,4 +1,4 @@
-//! The same in JSON: `POST /json`, as Envoy's own service has it.
+//! The same in JSON: `/json`, as Envoy's own service has it.
 //!
 //! The messages as proto3 writes them in JSON: names in camelCase or as in the `.proto` file, enumerations by name or number, long
 //! numbers as text or number. Names that are not known are refused, since a misspelt one would be a limit that does not apply.
@@ -8,7 +8,6 @@ use http::StatusCode;
 use prost_types::value::Kind;
 use serde_json::{Map, Value, json};
 use tollgate::store::Store;
-use tonic::Status;
 
 use super::RlsOptions;
 use super::decide::{decide, may_ask};
@@ -19,8 +18,8 @@ use super::proto::{
 use crate::access::Scopes;
 use crate::engine::Clerk;
 
-/// Answers a `RateLimitRequest` in JSON: `200` if it may go ahead, `429` if not; `400` if it makes no sense, `503` if nobody can
-/// tell. The body is a `RateLimitResponse`, or `{"error": "…"}`.
+/// Answers a `RateLimitRequest` in JSON: 200 if it is allowed, 429 if it is denied, 400 if the request is malformed or the store is
+/// unavailable. The body is a `RateLimitResponse` in JSON, or the name of the status as text.
 ///
 /// # Cancel safety
 /// What had been taken by then stays taken.
@@ -70,7 +69,7 @@ pub(crate) async fn answer_json<S: Store>(
     }
     match decide(clerk, options, &request).await {
         Ok(response) => (status(&response), write(&response).to_string().into_bytes()),
-        Err(error) => failed(status_of(&error), error.message()),
+        Err(error) => failed(StatusCode::BAD_REQUEST, error.message()),
     }
 }
 
@@ -87,16 +86,10 @@ fn status(response: &RateLimitResponse) -> StatusCode {
     }
 }
 
-fn status_of(error: &Status) -> StatusCode {
-    match error.code() {
-        tonic::Code::InvalidArgument => StatusCode::BAD_REQUEST,
-        tonic::Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    }
-}
-
+/// The name of the status, as envoyproxy/ratelimit answers: what is wrong is for the log.
 fn failed(status: StatusCode, problem: &str) -> (StatusCode, Vec<u8>) {
-    (status, json!({ "error": problem }).to_string().into_bytes())
+    tracing::debug!(%status, problem, "request to /json failed");
+    (status, format!("{}\n", status.canonical_reason().unwrap_or_default()).into_bytes())
 }
 
 /// Reads a request.
@@ -290,5 +283,48 @@ fn plain(value: &prost_types::Value) -> Value {
         Some(Kind::BoolValue(truth)) => (*truth).into(),
         Some(Kind::StructValue(object)) => plain_object(object),
         Some(Kind::ListValue(list)) => list.values.iter().map(plain).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_names_the_place_of_a_mistake() {
+        let cases = [
+            ("", "the body is not JSON: EOF while parsing a value at line 1 column 0"),
+            ("[]", "the body is []: it must be an object"),
+            (
+                r#"{"domian":"web"}"#,
+                "there is no \"domian\" in the body: there are domain, descriptors and hitsAddend",
+            ),
+            (r#"{"domain":7}"#, "domain is 7: it must be a text"),
+            (r#"{"domain":"web","descriptors":{}}"#, "descriptors is {}: it must be a list"),
+            (
+                r#"{"domain":"web","descriptors":[{"entries":[{"key":"a","valeu":"b"}]}]}"#,
+                "there is no \"valeu\" in descriptors[0].entries[0].valeu: there are key and value",
+            ),
+            (r#"{"hitsAddend":-1}"#, "hitsAddend is -1: it must be a whole number from 0 to 4294967295"),
+            (
+                r#"{"hitsAddend":"4294967296"}"#,
+                "hitsAddend is \"4294967296\": it must be a whole number from 0 to 4294967295",
+            ),
+            (
+                r#"{"descriptors":[{"hitsAddend":"1e3"}]}"#,
+                "descriptors[0].hitsAddend is \"1e3\": it must be a whole number from 0 to 18446744073709551615",
+            ),
+            (
+                r#"{"descriptors":[{"limit":{"unit":"FORTNIGHT"}}]}"#,
+                "descriptors[0].limit.unit is \"FORTNIGHT\": it must be SECOND, MINUTE, HOUR, DAY, MONTH or YEAR, or its number",
+            ),
+            (
+                r#"{"descriptors":[{"isNegativeHits":"yes"}]}"#,
+                "descriptors[0].isNegativeHits is \"yes\": it must be true or false",
+            ),
+        ];
+        for (body, message) in cases {
+            assert_eq!(read(body.as_bytes()).unwrap_err(), message, "{body}");
+        }
     }
 }

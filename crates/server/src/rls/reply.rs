@@ -51,13 +51,20 @@ impl Reply<'_, '_, '_> {
         if quota.is_unlimited() {
             return DescriptorStatus { limit_remaining: u32::MAX, ..free() };
         }
-        let code = if finding.is_refusal() && !finding.is_shadow { Code::OverLimit } else { Code::Ok };
+        let code = if self.is_over(finding) { Code::OverLimit } else { Code::Ok };
         DescriptorStatus {
             code: code.into(),
             current_limit: Some(limit(finding, quota)),
             limit_remaining: u32::try_from(left(finding)).unwrap_or(u32::MAX),
             duration_until_reset: Some(seconds(until_reset(finding, quota))),
         }
+    }
+
+    /// Whether the status is over the limit: a limit that is itself in shadow mode never says so, but the service in shadow mode does
+    /// and lets the call pass.
+    fn is_over(&self, finding: &Finding<'_>) -> bool {
+        let is_told = !finding.is_shadow || (self.options.shadow_mode && !finding.limit.is_shadow);
+        finding.is_refusal() && is_told
     }
 }
 
@@ -89,6 +96,7 @@ pub(super) fn chosen<'r, 'a>(ruling: &'r Ruling<'a>, place: usize) -> Option<&'r
     let least = |finding: &&Finding<'_>| finding.decision.remaining();
     (enforced().filter(|finding| finding.is_refusal()).max_by_key(wait))
         .or_else(|| enforced().min_by_key(least))
+        .or_else(|| of_it().filter(|finding| finding.is_refusal()).max_by_key(wait))
         .or_else(|| of_it().min_by_key(least))
 }
 

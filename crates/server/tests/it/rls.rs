@@ -3,6 +3,7 @@
 mod access;
 mod asking;
 mod bad;
+mod counters;
 mod four_ways;
 mod frames;
 mod histories;

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use tollgate_core::{AnyLevel, Decision, Quota};
 
-use super::{Answer, Busy, Callers, Hit, Mode, Rule, Store, StoreError, Top, Usage};
+use super::{Answer, Busy, Callers, Hit, Mode, Rule, Said, Store, StoreError, Top, Usage};
 use crate::clock::{Clock, DefaultClock};
 use crate::keyed::{NoPlan, Pool, Seed, Supply, Sweeper};
 use crate::sync::{Mutex, lock};
@@ -159,8 +159,8 @@ fn is_supplied(rule: &Rule) -> bool {
 
 impl<C: Clock> Drop for Opened<C> {
     fn drop(&mut self) {
-        if is_supplied(&self.rule) && self.problem.is_none() {
-            self.rule.quotas().iter().for_each(|quota| self.table.close_quota(*quota));
+        if is_supplied(&self.rule) {
+            self.tiers.iter().for_each(|tier| self.table.close_quota(tier.quota)); // none if it was not opened
         }
     }
 }
@@ -248,11 +248,11 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Remembers who asked, if names are kept.
     #[inline]
-    fn note(&self, hits: &[Hit<'_, MemoryLimit<C>>], answer: &Answer) {
+    fn note(&self, mode: Mode, hits: &[Hit<'_, MemoryLimit<C>>], answer: &Answer) {
         if let Some(callers) = &self.shared.callers {
             for (index, hit) in hits.iter().enumerate() {
-                let is_denied = answer.of_hit(index).iter().any(|said| !said.decision.is_admitted());
                 let opened = &*hit.limit.opened;
+                let is_denied = opened.rule.is_denied(mode, answer.of_hit(index));
                 if let Some(tier) = opened.tiers.first() {
                     callers.count_as(opened.owner(tier, hit.key).print, &opened.rule, hit.key, is_denied);
                 }
@@ -267,7 +267,7 @@ impl<C: Clock> MemoryStore<C> {
             None => self.decide_several(mode, hits)?,
         };
         if matches!(mode, Mode::Take | Mode::Count) {
-            self.note(hits, &answer);
+            self.note(mode, hits, &answer);
         }
         Ok(answer)
     }
@@ -292,7 +292,7 @@ impl<C: Clock> MemoryStore<C> {
             Some(asked) => asked.acquire(),
             None => Draft::of(hits, true)?.acquire(), // where what cost nothing can be settled, too
         };
-        self.note(hits, &answer);
+        self.note(Mode::Take, hits, &answer);
         Ok((answer, permit.map(|permit| permit.keeping(hits))))
     }
 
@@ -315,18 +315,19 @@ impl<C: Clock> Store for MemoryStore<C> {
     type Permit = MemoryPermit<C>;
 
     fn open(&self, rule: &Rule) -> MemoryLimit<C> {
-        let table = self.table(Sort::of(rule));
-        let problem = open_quotas(&table, rule, self.shared.options.max_quotas).err();
-        let quotas = if problem.is_none() { rule.quotas() } else { &[] };
+        let kept = rule.kept();
+        let table = self.table(Sort::of(&kept));
+        let problem = open_quotas(&table, &kept, self.shared.options.max_quotas).err();
+        let quotas = if problem.is_none() { kept.quotas() } else { &[] };
         let seed = table.seed().clone();
         let tier = |(index, quota): (usize, &Quota)| Tier {
-            salt: seed.print(&rule.identity(index)),
+            salt: seed.print(&kept.identity(index)),
             quota: *quota,
             level: table.level_of(*quota),
-            patience: rule.patience(*quota),
+            patience: kept.patience(*quota),
         };
         let tiers = quotas.iter().enumerate().map(tier).collect();
-        let table = table.with_quota(rule.quotas()[0]);
+        let table = table.with_quota(kept.quotas()[0]);
         MemoryLimit { opened: Arc::new(Opened { rule: rule.clone(), table, seed, tiers, problem }) }
     }
 
@@ -345,7 +346,8 @@ impl<C: Clock> Store for MemoryStore<C> {
         let asked = Asked::alone(&[hit])?;
         let decision = asked.act(mode, self.clock().now(), true);
         if let (Some(callers), Mode::Take | Mode::Count) = (&self.shared.callers, mode) {
-            callers.count_as(asked.print(), &hit.limit.opened.rule, hit.key, !decision.is_admitted());
+            let (rule, said) = (&hit.limit.opened.rule, Said { hit: 0, quota: 0, cost: hit.cost, decision });
+            callers.count_as(asked.print(), rule, hit.key, rule.is_denied(mode, &[said]));
         }
         Some(decision)
     }

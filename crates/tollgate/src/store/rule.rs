@@ -1,5 +1,7 @@
 //! Which limit.
 
+mod counter;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 use tollgate_core::{Algorithm, AnyAlgorithm, Kind, Quota, SlidingLog, SubWindows};
 
 use super::StoreError;
+pub use counter::Judgement;
 
 /// Everything that says which limit it is: a domain and a name in it, the quotas, the algorithm.
 ///
@@ -33,6 +36,7 @@ pub struct Rule {
     parts: u32,
     is_floating: bool,
     is_brought: bool,
+    is_counter: bool,
     supplier: Supplier,
 }
 
@@ -57,7 +61,8 @@ impl Rule {
     pub fn new(domain: impl Into<Arc<str>>, name: impl Into<Arc<str>>, quota: Quota) -> Self {
         let (domain, name, kind) = (domain.into(), name.into(), Kind::TokenBucket);
         let (quotas, supplier) = (vec![quota], Supplier::default());
-        Self { domain, name, quotas, kind, parts: 0, is_floating: false, is_brought: false, supplier }
+        let (is_floating, is_brought, is_counter) = (false, false, false);
+        Self { domain, name, quotas, kind, parts: 0, is_floating, is_brought, is_counter, supplier }
     }
 
     /// A token bucket whose quota every caller brings along: it says how this hit is decided, and not which limit it is.

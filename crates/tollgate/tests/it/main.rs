@@ -21,6 +21,7 @@ mod memory_given_back;
 mod sharded;
 mod sharded_histories;
 mod store;
+mod store_counters;
 mod store_floating;
 mod store_gate;
 mod store_laws;

@@ -58,6 +58,34 @@ fn what_a_response_used_counts_for_the_requests_after_it() {
     assert_eq!(world.statuses(&[("x-user", "bob"), ("x-use", "0")], 2), [200; 2]);
 }
 
+/// Item 26.1: of two tokens a day, three requests are allowed that ask with an estimate of zero and report one each.
+#[test]
+fn a_token_quota_passes_until_it_is_exceeded() {
+    let limits =
+        "domain: web\ndescriptors:\n  - key: user\n    rate_limit: { unit: day, requests_per_unit: 2 }\n";
+    let world = World::start(&Setup {
+        limits,
+        rate_limits: LOOK_THEN_COUNT.trim().to_owned(),
+        denies_on_failure: true,
+        options: RlsOptions::default(),
+    });
+    let ann = |uses: &str| world.get(&[("x-user", "ann"), ("x-use", uses)]);
+    // What a response used is counted after the response is out, so the caller waits until it is.
+    let wait_until_left = |left: &str| {
+        let is_left = |_| {
+            std::thread::park_timeout(std::time::Duration::from_millis(50));
+            ann("0").field("x-ratelimit-remaining") == Some(left)
+        };
+        assert!((0..600).any(is_left), "{left} were never left");
+    };
+    assert_eq!(ann("1").status, 200);
+    wait_until_left("1");
+    assert_eq!(ann("1").status, 200);
+    wait_until_left("0");
+    assert_eq!(ann("1").status, 200, "the quota is used up, and not exceeded");
+    world.wait_for(&[("x-user", "ann"), ("x-use", "0")], 429);
+}
+
 #[test]
 fn a_request_may_say_what_it_costs() {
     let world = world(SAID_BEFORE);

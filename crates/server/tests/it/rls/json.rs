@@ -78,46 +78,22 @@ async fn names_units_and_numbers_may_be_written_in_each_of_their_ways() {
     }
 }
 
+/// Item 26.4: the body is the name of the status, as upstream answers.
 #[tokio::test]
-async fn what_makes_no_sense_is_said_with_its_place() {
-    let cases = [
-        ("", "the body is not JSON: EOF while parsing a value at line 1 column 0"),
-        ("[]", "the body must be an object, not []"),
-        (
-            r#"{"domian":"web"}"#,
-            "unknown field \"domian\" in the body; expected domain, descriptors or hitsAddend",
-        ),
-        (r#"{"domain":7}"#, "domain must be a string, not 7"),
-        (r#"{"domain":"web"}"#, "descriptors is empty; expected at least one"),
-        (r#"{"domain":"web","descriptors":{}}"#, "descriptors must be a list, not {}"),
-        (
-            r#"{"domain":"web","descriptors":[{"entries":[{"key":"a","valeu":"b"}]}]}"#,
-            "unknown field \"valeu\" in descriptors[0].entries[0]; expected key or value",
-        ),
-        (r#"{"hitsAddend":-1}"#, "hitsAddend must be a whole number from 0 to 4294967295, not -1"),
-        (
-            r#"{"hitsAddend":"4294967296"}"#,
-            "hitsAddend must be a whole number from 0 to 4294967295, not \"4294967296\"",
-        ),
-        (
-            r#"{"descriptors":[{"hitsAddend":"1e3"}]}"#,
-            "descriptors[0].hitsAddend must be a whole number from 0 to 18446744073709551615, not \"1e3\"",
-        ),
-        (
-            r#"{"descriptors":[{"limit":{"unit":"FORTNIGHT"}}]}"#,
-            "descriptors[0].limit.unit must be SECOND, MINUTE, HOUR, DAY, MONTH or YEAR, or its number, not \"FORTNIGHT\"",
-        ),
-        (
-            r#"{"descriptors":[{"isNegativeHits":"yes"}]}"#,
-            "descriptors[0].isNegativeHits must be true or false, not \"yes\"",
-        ),
+async fn what_makes_no_sense_is_a_bad_request() {
+    let bodies = [
+        "",
+        "[]",
+        r#"{"domian":"web"}"#,
+        r#"{"domain":"web"}"#,
+        r#"{"descriptors":[{"entries":[{"key":"ip","value":"1"}]}]}"#,
+        r#"{"domain":"web","descriptors":[{"entries":[{"key":"a","valeu":"b"}]}]}"#,
     ];
     let rig = rig(WEB);
     let mut clerk = rig.engine.clerk();
-    for (body, message) in cases {
+    for body in bodies {
         let (status, answer) =
             should_rate_limit_json(&mut clerk, RlsOptions::default(), body.as_bytes()).await;
-        assert_eq!(status.as_u16(), 400, "{body}");
-        assert_eq!(serde_json::from_slice::<Value>(&answer).unwrap(), json!({ "error": message }), "{body}");
+        assert_eq!((status.as_u16(), &*String::from_utf8_lossy(&answer)), (400, "Bad Request\n"), "{body}");
     }
 }

@@ -29,7 +29,8 @@ pub(crate) struct Rig<S: Store> {
 }
 
 pub(crate) fn policy(text: &str) -> Policy {
-    Policy::parse("limits.toml", text).unwrap()
+    let name = if text.starts_with("domain:") { "limits.yaml" } else { "limits.toml" };
+    Policy::parse(name, text).unwrap()
 }
 
 pub(crate) fn rig(text: &str) -> Rig<MemoryStore<ManualClock>> {

@@ -31,8 +31,18 @@ async fn it_is_served_where_it_is_wanted() {
     let answer = with.answer(&mut clerk, health()).await;
     assert_eq!((answer.status().as_u16(), &answer.body()[..]), (200, &b"OK"[..]));
     assert_eq!(without.answer(&mut clerk, health()).await.status(), 404);
-    assert_eq!(
-        with.answer(&mut clerk, Request::get("/json").body(Bytes::new()).unwrap()).await.status(),
-        405
-    );
+}
+
+/// Item 26.4: any method is answered; without a body the request is malformed.
+#[tokio::test]
+async fn json_takes_any_method_and_answers_errors_as_text() {
+    let rig = rig(ONE);
+    let mut clerk = rig.engine.clerk();
+    let api = HttpApi::new(Metrics::new()).rls(RlsOptions::default());
+    let empty = api.answer(&mut clerk, Request::get("/json").body(Bytes::new()).unwrap()).await;
+    assert_eq!((empty.status().as_u16(), &empty.body()[..]), (400, &b"Bad Request\n"[..]));
+    assert_eq!(empty.headers()["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(empty.headers()["x-content-type-options"], "nosniff");
+    let ask = Request::get("/json").body(Bytes::from_static(ASK.as_bytes())).unwrap();
+    assert_eq!(api.answer(&mut clerk, ask).await.status(), 200);
 }
