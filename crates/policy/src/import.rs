@@ -1,6 +1,7 @@
 //! Files that were written for others: read as they are, into the same drafts.
 
 mod envoy;
+mod kubernetes;
 mod limitador;
 mod names;
 
@@ -26,6 +27,7 @@ pub(crate) fn parse(source: &Arc<Source>) -> (Draft, Problems) {
     if let Some(root) = yaml::parse(source, &mut problems) {
         let mut reader = Reader { source, problems: &mut problems };
         draft = match root.content {
+            _ if kubernetes::refuse(&root, &mut reader) => draft,
             Content::Map(_) => envoy::read(&root, reader),
             Content::List(_) => limitador::read(&root, reader),
             Content::Scalar(_) => {

@@ -13,6 +13,8 @@
 //! | `GET /metrics` | what was measured, as Prometheus reads it |
 //! | `POST /json`, `GET /healthcheck` | as Envoy's own rate limit service has them, [if wanted](HttpApi::rls) |
 //!
+//! A listener may serve [limitador's API](HttpApi::limitador) in place of these.
+//!
 //! A check is `{"descriptor": {"ip": "10.0.0.7"}}`, with a `domain` if it is not `default`, a `cost` if it is not 1, a `mode` if it
 //! is not `take`, and `"hold": "30s"` if the real cost will be known later. `{"limit": {"rate": "10/s burst 20"}, "key": "alice"}`
 //! brings its own limit along. Values of fields are strings; whole numbers and booleans are taken by their digits and words; whatever else is
@@ -37,6 +39,7 @@ mod decision;
 mod express;
 mod hosts;
 mod json;
+mod limitador;
 mod limits;
 mod listing;
 mod query;

@@ -77,21 +77,22 @@ fn keyring(settings: &Settings) -> Result<Keyring, String> {
 }
 
 fn anywhere(settings: &Settings) -> impl Iterator<Item = Option<std::net::SocketAddr>> {
-    let Settings { http, grpc, resp, admin, .. } = settings;
-    [http.address, grpc.address, resp.address, admin.address].into_iter()
+    let Settings { http, grpc, limitador, resp, admin, .. } = settings;
+    [http.address, grpc.address, limitador.http, resp.address, admin.address].into_iter()
 }
 
 /// Whether others can reach what is for administrators without a certificate.
 fn is_reachable(settings: &Settings) -> bool {
-    let is_exposed = is_exposed(settings.admin.address) || is_exposed(settings.resp.address);
+    let Settings { admin, resp, limitador, .. } = settings;
+    let is_exposed = [admin.address, resp.address, limitador.http].into_iter().any(is_exposed);
     is_exposed && !settings.tls.require_client
 }
 
 /// Whoever administers must be known, unless nobody else can come.
 fn acceptable(keyring: &Keyring, is_reachable: bool) -> Result<(), String> {
     if is_reachable && keyring.is_open(Scope::Admin) {
-        return Err("anonymous has the scope admin, and others can reach admin.address or resp.address: \
-                    take it away, or give an address such as 127.0.0.1:8082"
+        return Err("anonymous has the scope admin, and others can reach admin.address, resp.address or \
+                    limitador.http: take it away, or give an address such as 127.0.0.1:8082"
             .to_owned());
     }
     Ok(())

@@ -26,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) snapshot: Snapshot,
     pub(crate) http: Http,
     pub(crate) grpc: Grpc,
+    pub(crate) limitador: Limitador,
     pub(crate) resp: Resp,
     pub(crate) admin: Admin,
     pub(crate) tls: Tls,
@@ -65,6 +66,14 @@ pub(crate) struct Grpc {
     pub(crate) quota_mode: bool,
     pub(crate) health: bool,
     pub(crate) reflection: bool,
+}
+
+/// What limitador has besides Envoy's rate limit service.
+#[derive(Debug, Default)]
+pub(crate) struct Limitador {
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) headers: bool,
+    pub(crate) limit_names: bool,
 }
 
 /// The protocol of Redis.
@@ -303,6 +312,24 @@ fn envoy_and_redis() -> Vec<Setting> {
         of("grpc.reflection", "true", "Whether grpc.reflection is served, to clients that may check", |to| {
             &mut to.grpc.reflection
         }),
+        of(
+            "limitador.http",
+            "none",
+            "Where limitador's HTTP API is served; port 0 lets the system choose",
+            |to| &mut to.limitador.http,
+        ),
+        of(
+            "limitador.headers",
+            "false",
+            "Whether responses over gRPC have Envoy add the X-RateLimit fields of draft 03, as by limitador's --rate-limit-headers",
+            |to| &mut to.limitador.headers,
+        ),
+        of(
+            "limitador.limit_names",
+            "false",
+            "Whether limited_calls of metrics.compat = limitador has the label limit_name, as by limitador's --limit-name-in-labels",
+            |to| &mut to.limitador.limit_names,
+        ),
         of(
             "resp.address",
             "127.0.0.1:6380",
@@ -547,6 +574,7 @@ impl Setting {
             None => "Service",
             Some(("http", _)) => "HTTP",
             Some(("grpc", _)) => "Envoy's rate limit service",
+            Some(("limitador", _)) => "limitador",
             Some(("resp", _)) => "Redis protocol",
             Some(("admin", _)) => "Administration",
             Some(("tls", _)) => "TLS",

@@ -11,6 +11,7 @@ use tollgate::store::Store;
 use tonic::Status;
 
 use super::RlsOptions;
+use super::count::count;
 use super::decide::{decide, may_ask};
 use super::proto::{
     Code, DescriptorStatus, Entry, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
@@ -18,6 +19,7 @@ use super::proto::{
 };
 use crate::access::Scopes;
 use crate::engine::Clerk;
+use crate::metrics::Namespaces;
 
 /// Answers a `RateLimitRequest` in JSON: `200` if it may go ahead, `429` if not; `400` if it makes no sense, `503` if nobody can
 /// tell. The body is a `RateLimitResponse`, or `{"error": "…"}`.
@@ -51,7 +53,7 @@ pub async fn should_rate_limit_json<S: Store>(
     options: RlsOptions,
     body: &[u8],
 ) -> (StatusCode, Vec<u8>) {
-    answer_json(clerk, options, Scopes::ALL, body).await
+    answer_json(clerk, options, Scopes::ALL, body, None).await
 }
 
 /// The same for somebody who may do only that.
@@ -60,6 +62,7 @@ pub(crate) async fn answer_json<S: Store>(
     options: RlsOptions,
     scopes: Scopes,
     body: &[u8],
+    namespaces: Option<&Namespaces>,
 ) -> (StatusCode, Vec<u8>) {
     let request = match read(body) {
         Ok(request) => request,
@@ -69,7 +72,12 @@ pub(crate) async fn answer_json<S: Store>(
         return failed(StatusCode::FORBIDDEN, problem.message());
     }
     match decide(clerk, options, &request).await {
-        Ok(response) => (status(&response), write(&response).to_string().into_bytes()),
+        Ok(response) => {
+            if let Some(namespaces) = namespaces {
+                count(namespaces, clerk.engine(), &request, &response);
+            }
+            (status(&response), write(&response).to_string().into_bytes())
+        }
         Err(error) => failed(status_of(&error), error.message()),
     }
 }

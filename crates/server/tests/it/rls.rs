@@ -7,6 +7,7 @@ mod four_ways;
 mod frames;
 mod histories;
 mod json;
+mod kuadrant;
 mod rig;
 mod routes;
 mod services;
