@@ -157,9 +157,10 @@ impl HttpApi {
         has_fitting_headers(head, &self.limits)?;
         if self.is_limitador {
             let route = Endpoint::find(head, self.scopes)?;
+            // limitador answers another content type like a body that is not JSON.
             let is_fitting = !route.is_post() || has_json(head).is_ok();
-            let bad = || Refusal::bad("the content type is not application/json");
-            return if is_fitting { Ok(route) } else { Err(bad()) };
+            let bad = "the content type is not application/json";
+            return if is_fitting { Ok(route) } else { Err(Refusal::bad(bad)) };
         }
         let route = Route::find(head, self.scopes, self.rls.is_some())?;
         // Where Envoy's own service does not look at the content type, people send any.
