@@ -36,6 +36,8 @@ impl<'c, 'd> Worlds<'c, 'd> {
             match self.of(limit).holds(condition, limit) {
                 Outcome::Is(true) => {}
                 Outcome::Is(false) | Outcome::Missing => return Outcome::Missing,
+                // limitador takes a condition that cannot be evaluated for a false one.
+                Outcome::Failed(_) if limit.limitador.once => return Outcome::Missing,
                 Outcome::Failed(why) => failed = failed.or(Some(why)),
             }
         }

@@ -1,6 +1,7 @@
 //! Files that were written for others: read as they are, into the same drafts.
 
 mod envoy;
+mod kubernetes;
 mod limitador;
 mod names;
 
@@ -35,6 +36,7 @@ pub(crate) fn parse(source: &Arc<Source>) -> Imported {
     if let Some(root) = yaml::parse(source, problems, &mut notes) {
         let mut reader = Reader { source, problems };
         match root.content {
+            _ if kubernetes::refuse(&root, &mut reader) => {}
             Content::Map(_) => (all.draft, all.domain) = envoy::read(&root, reader),
             Content::List(_) => all.draft = limitador::read(&root, reader),
             Content::Scalar(_) => {

@@ -175,9 +175,10 @@ impl Limit {
         self.draft.cost.as_deref()
     }
 
-    /// What callers are told it is called: what Envoy's or limitador's file says, else its name, else, if it has entries, nothing.
+    /// What callers are told it is called: what Envoy's or limitador's file says, else its name, but nothing if it has entries or counts a call [once](Self::is_once).
     pub fn label(&self) -> Option<&str> {
-        let name = self.entries().is_empty().then_some(self.name());
+        let has_own = self.entries().is_empty() && !self.is_once();
+        let name = has_own.then_some(self.name());
         self.draft.envoy.label.as_deref().or(self.draft.limitador.name.as_deref()).or(name)
     }
 

@@ -50,6 +50,7 @@ pub struct Policy {
     domains: HashMap<Box<str>, Domain, RandomState>,
     /// What looked like a mistake where it was read.
     noted: Problems,
+    is_limitador: bool,
 }
 
 /// The limits of one domain.
@@ -128,7 +129,8 @@ impl Policy {
             domain.root = Node::new(&limits, plain);
             domain.tree = Tree::new(with_entries.iter().map(|&rank| (limits[rank as usize].entries(), rank)));
         }
-        Self { limits, domains, noted: draft.noted.0 }
+        let is_limitador = !limits.is_empty() && limits.iter().all(Limit::is_once);
+        Self { limits, domains, noted: draft.noted.0, is_limitador }
     }
 
     /// The limits that apply, in the order of the files.
@@ -206,6 +208,11 @@ impl Policy {
     /// Returns the decision for a call in a domain that none of its limits applies to, or `None` if there is no such domain.
     pub fn unmatched(&self, domain: &str) -> Option<Unmatched> {
         self.domains.get(domain).map(|domain| domain.unmatched)
+    }
+
+    /// Returns `true` if all limits are as in limitador's files: they count a call [once](Limit::is_once).
+    pub fn is_limitador(&self) -> bool {
+        self.is_limitador
     }
 
     /// All limits of all domains, in the order of the files.

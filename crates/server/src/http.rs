@@ -13,6 +13,8 @@
 //! | `GET /metrics` | metrics for Prometheus |
 //! | `POST /json`, `GET /healthcheck` | the JSON form of Envoy's rate limit service, [if enabled](HttpApi::rls) |
 //!
+//! A listener may serve [limitador's API](HttpApi::limitador) in place of these.
+//!
 //! A check is an object such as `{"descriptor": {"ip": "10.0.0.7"}}`. It can have these members besides:
 //!
 //! - `domain`, if it is not `default`;
@@ -40,6 +42,7 @@ mod decision;
 mod express;
 mod hosts;
 mod json;
+mod limitador;
 mod limits;
 mod listing;
 mod query;

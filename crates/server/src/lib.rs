@@ -13,6 +13,7 @@ mod access;
 mod audit;
 mod engine;
 mod http;
+mod limitador;
 mod metrics;
 mod reload;
 pub mod resp;

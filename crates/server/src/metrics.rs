@@ -39,6 +39,7 @@ mod compat;
 mod durations;
 mod errors;
 mod family;
+mod limitador;
 mod meter;
 mod process;
 mod snapshot;
@@ -54,6 +55,7 @@ use tollgate::store::Store;
 pub use compat::Compat;
 pub(crate) use durations::Durations;
 pub(crate) use errors::{ErrorCounts, ErrorReason};
+pub(crate) use limitador::{Counted, Namespaces};
 pub(crate) use meter::ConnectionRefusal;
 pub use meter::{Connected, Meter};
 pub use text::TextFormat;
@@ -87,6 +89,7 @@ use snapshot::Snapshot;
 pub struct Metrics {
     meters: Arc<Mutex<Vec<Arc<Meter>>>>,
     compat: Option<Compat>,
+    namespaces: Arc<Namespaces>,
 }
 
 impl Metrics {
@@ -98,6 +101,9 @@ impl Metrics {
     /// Also tells them under the names of another service, for the boards that know those.
     #[must_use]
     pub fn compat(self, compat: Compat) -> Self {
+        if matches!(compat, Compat::Limitador { .. }) {
+            self.namespaces.start();
+        }
         Self { compat: Some(compat), ..self }
     }
 
@@ -107,7 +113,7 @@ impl Metrics {
         if let Some(known) = meters.iter().find(|meter| meter.protocol() == protocol) {
             return Arc::clone(known);
         }
-        let meter = Arc::new(Meter::new(protocol));
+        let meter = Arc::new(Meter::new(protocol, Arc::clone(&self.namespaces)));
         meters.push(Arc::clone(&meter));
         meter
     }
@@ -121,7 +127,7 @@ impl Metrics {
     pub async fn text_in<S: Store>(&self, format: TextFormat, engine: &Engine<S>) -> String {
         let usage = engine.store().usage().await.ok();
         let meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let snapshot = Snapshot::new(engine, usage, meters, self.compat);
+        let snapshot = Snapshot::new(engine, usage, meters, self.compat, Arc::clone(&self.namespaces));
         let mut registry = Registry::default();
         registry.register_collector(Box::new(snapshot));
         let mut text = String::new();

@@ -32,10 +32,11 @@ pub(super) fn open<S: Store>(
     guard: &Guard,
     settings: &Settings,
 ) -> Result<Vec<Door>, Failure> {
-    let Settings { http, grpc, resp, admin, .. } = settings;
+    let Settings { http, grpc, limitador, resp, admin, .. } = settings;
     let metrics = metrics(settings);
     let envoy = RlsOptions {
         headers: grpc.headers,
+        limitador_headers: limitador.headers,
         dynamic_metadata: grpc.dynamic_metadata,
         shadow_mode: grpc.shadow_mode,
         quota_mode: grpc.quota_mode,
@@ -63,6 +64,10 @@ pub(super) fn open<S: Store>(
     };
     opening.listen("http", http.address, HttpProtocol::new(api(FOR_SERVICES).rls(envoy)))?;
     opening.listen("grpc", grpc.address, rls)?;
+    if limitador.http.is_some() {
+        let scopes = guard.scopes_at(limitador.http);
+        opening.listen("limitador", limitador.http, HttpProtocol::new(api(scopes).limitador()))?;
+    }
     opening.listen("resp", resp.address, redis)?;
     // Its connections are counted separately, so that clients of other listeners cannot use them up.
     opening.limits = connection_limits(settings, admin.max_connections.get(), None);
@@ -88,7 +93,8 @@ impl<S: Store> Opening<'_, S> {
         let Some(address) = address else { return Ok(()) };
         let listening = self.server.listen_with(self.limits, address, protocol, self.tls.clone());
         let address = listening.map_err(|error| {
-            Failure::Failed(format!("cannot listen on {address} (--{name}-address): {error}"))
+            let flag = if name == "limitador" { "http" } else { "address" };
+            Failure::Failed(format!("cannot listen on {address} (--{name}-{flag}): {error}"))
         })?;
         tracing::info!(protocol = name, %address, "listening");
         self.doors.push(Door { name, address });
@@ -100,7 +106,9 @@ fn metrics(settings: &Settings) -> Metrics {
     match settings.metrics.compat.map(|compat| compat.0) {
         None => Metrics::new(),
         Some(settings::Compat::Envoy) => Metrics::new().compat(Compat::Envoy),
-        Some(settings::Compat::Limitador) => Metrics::new().compat(Compat::Limitador),
+        Some(settings::Compat::Limitador) => {
+            Metrics::new().compat(Compat::Limitador { has_limit_names: settings.limitador.limit_names })
+        }
     }
 }
 

@@ -81,13 +81,14 @@ fn keyring(settings: &Settings) -> Result<Keyring, Failure> {
 }
 
 fn anywhere(settings: &Settings) -> impl Iterator<Item = Option<std::net::SocketAddr>> {
-    let Settings { http, grpc, resp, admin, .. } = settings;
-    [http.address, grpc.address, resp.address, admin.address].into_iter()
+    let Settings { http, grpc, limitador, resp, admin, .. } = settings;
+    [http.address, grpc.address, limitador.http, resp.address, admin.address].into_iter()
 }
 
 /// Whether other machines can reach administration without a certificate.
 fn is_reachable(settings: &Settings) -> bool {
-    let is_exposed = is_exposed(settings.admin.address) || is_exposed(settings.resp.address);
+    let Settings { admin, resp, limitador, .. } = settings;
+    let is_exposed = [admin.address, resp.address, limitador.http].into_iter().any(is_exposed);
     is_exposed && !settings.tls.require_client
 }
 
@@ -95,8 +96,8 @@ fn is_reachable(settings: &Settings) -> bool {
 fn acceptable(keyring: &Keyring, is_reachable: bool) -> Result<(), String> {
     if is_reachable && keyring.is_open(Scope::Admin) {
         return Err(
-            "anonymous has the scope admin, and other machines can reach admin.address or resp.address: \
-                    remove the scope admin, or use a loopback address"
+            "anonymous has the scope admin, and other machines can reach admin.address, resp.address or \
+                    limitador.http: remove the scope admin, or use a loopback address"
                 .to_owned(),
         );
     }

@@ -26,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) snapshot: Snapshot,
     pub(crate) http: Http,
     pub(crate) grpc: Grpc,
+    pub(crate) limitador: Limitador,
     pub(crate) resp: Resp,
     pub(crate) admin: Admin,
     pub(crate) tls: Tls,
@@ -65,6 +66,14 @@ pub(crate) struct Grpc {
     pub(crate) quota_mode: bool,
     pub(crate) health: bool,
     pub(crate) reflection: bool,
+}
+
+/// limitador's API.
+#[derive(Debug, Default)]
+pub(crate) struct Limitador {
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) headers: bool,
+    pub(crate) limit_names: bool,
 }
 
 /// The Redis protocol.
@@ -300,6 +309,24 @@ fn envoy_and_redis() -> Vec<Setting> {
             &mut to.grpc.reflection
         }),
         of(
+            "limitador.http",
+            "none",
+            "Listen on this address for limitador's HTTP API; port 0 picks a free port",
+            |to| &mut to.limitador.http,
+        ),
+        of(
+            "limitador.headers",
+            "false",
+            "Add the X-RateLimit headers of draft 03 to responses over gRPC, as limitador's --rate-limit-headers does",
+            |to| &mut to.limitador.headers,
+        ),
+        of(
+            "limitador.limit_names",
+            "false",
+            "Add the label limit_name to limited_calls, as limitador's --limit-name-in-labels does; needs metrics.compat = limitador",
+            |to| &mut to.limitador.limit_names,
+        ),
+        of(
             "resp.address",
             "127.0.0.1:6380",
             "Listen on this address for the Redis protocol; port 0 picks a free port",
@@ -513,6 +540,7 @@ impl Setting {
             None => "Service",
             Some(("http", _)) => "HTTP",
             Some(("grpc", _)) => "Envoy's rate limit service",
+            Some(("limitador", _)) => "limitador",
             Some(("resp", _)) => "Redis protocol",
             Some(("admin", _)) => "Administration",
             Some(("tls", _)) => "TLS",

@@ -62,7 +62,8 @@ fn password(settings: &Settings) -> Option<String> {
 }
 
 fn nowhere(settings: &Settings) -> Option<String> {
-    let addresses = [settings.http.address, settings.grpc.address, settings.resp.address];
+    let Settings { http, grpc, limitador, resp, .. } = settings;
+    let addresses = [http.address, grpc.address, limitador.http, resp.address];
     let told = "no listener: set --http-address, --grpc-address or --resp-address";
     addresses.iter().all(Option::is_none).then(|| told.to_owned())
 }

@@ -91,22 +91,51 @@ fn the_twin_in_json_decides_by_the_same_counters() {
     assert_eq!(ask(service.http, "GET", "/healthcheck", ""), (200, "OK".to_owned()));
 }
 
+/// Item 26.9: a call is counted once, whether it meets two limits or none.
 #[test]
 fn a_file_for_limitador_is_served_as_it_is_with_its_metrics() {
     let (_keep, path) = policy("");
     let path = path.with_extension("yaml");
-    fs::write(&path, TOYS).unwrap();
-    let service = start(&path, &["--metrics-compat=limitador"]);
+    let more = "- {namespace: toystore, max_value: 100, seconds: 315360000, conditions: [], variables: []}\n";
+    fs::write(&path, format!("{TOYS}{more}")).unwrap();
+    let service = start(&path, &["--metrics-compat=limitador", "--limitador-limit-names=true"]);
     let post = |user| code(service.grpc, "toystore", &[("req.method", "POST"), ("user_id", user)]);
     assert_eq!([(); 3].map(|()| post("ann")), [Code::Ok, Code::Ok, Code::OverLimit]);
     assert_eq!(post("bob"), Code::Ok);
     assert_eq!(code(service.grpc, "toystore", &[("req.method", "GET"), ("user_id", "ann")]), Code::Ok);
+    assert_eq!(code(service.grpc, "elsewhere", &[("a", "b")]), Code::Ok);
     let metrics = service.get("/metrics");
     for line in [
-        "authorized_calls{limitador_namespace=\"toystore\",limit_name=\"toys\"} 3\n",
+        "authorized_calls{limitador_namespace=\"toystore\"} 4\n",
+        "authorized_hits{limitador_namespace=\"toystore\"} 4\n",
+        "authorized_calls{limitador_namespace=\"elsewhere\"} 1\n",
         "limited_calls{limitador_namespace=\"toystore\",limit_name=\"toys\"} 1\n",
         "limitador_up 1\n",
     ] {
         assert!(metrics.contains(line), "{line} is not in {metrics}");
     }
+}
+
+/// Item 26.8: limitador's HTTP API has a listener of its own, which counts as gRPC does.
+#[test]
+fn limitador_http_serves_limitadors_api_beside_the_others() {
+    let (_keep, path) = policy("");
+    let path = path.with_extension("yaml");
+    fs::write(&path, TOYS).unwrap();
+    let service = start(&path, &["--limitador-http=127.0.0.1:0", "--limitador-headers=true"]);
+    let line = service.greeting.lines().find(|line| line.trim_start().starts_with("limitador "));
+    let address = line.and_then(|line| line.split_once("://")).expect("it says where").1;
+    let address: SocketAddr = address.parse().unwrap();
+    let body = r#"{"namespace": "toystore", "values": {"req.method": "POST", "user_id": "ann"}, "delta": 1}"#;
+    let post = |path: &str| ask(address, "POST", path, body);
+    assert_eq!(post("/check_and_report"), (200, "null".to_owned()));
+    assert_eq!(post("/report"), (200, "null".to_owned()));
+    assert_eq!(post("/check"), (429, "null".to_owned()));
+    let call = Call::new("toystore", &[("req.method", "POST"), ("user_id", "ann")]);
+    let denied = call.ask(service.grpc, None).unwrap();
+    assert_eq!(denied.overall_code(), Code::OverLimit);
+    assert_eq!(denied.response_headers_to_add[0].value, "2, 2;w=315360000;name=\"toys\"");
+    let (status, counters) = ask(address, "GET", "/counters/toystore", "");
+    assert!(status == 200 && counters.contains(r#""remaining":0"#), "{counters}");
+    assert_eq!(ask(service.http, "POST", "/check", body).0, 404, "only there");
 }

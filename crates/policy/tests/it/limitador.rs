@@ -90,6 +90,77 @@ limitador.once = true
     assert_eq!(read(&Source::new("converted.toml", toml)).unwrap(), example());
 }
 
+/// Item 26.10: files as Kuadrant's operator writes them into a ConfigMap are read.
+#[test]
+fn files_of_kuadrants_operator_are_read() {
+    let text = r#"---
+- conditions:
+  - descriptors[0]["limit.get_toys__3fe1a2"] == "1"
+  max_value: 5
+  namespace: kuadrant-system/toystore
+  seconds: 10
+  variables:
+  - descriptors[0]["auth.identity.userid"]
+  name: toystore/get-toys
+- namespace: kuadrant-system/toystore
+  max_value: 1000
+  seconds: 60
+  conditions:
+  variables:
+"#;
+    let draft = read(&Source::new("limitador-config.yaml", text)).unwrap();
+    assert_eq!(draft.limits[0].key, [KeyPart::text("auth.identity.userid")]);
+    assert_eq!(draft.limits[0].conditions[0].0, "limit.get_toys__3fe1a2");
+    assert!(Policy::compile(draft).unwrap().is_limitador());
+}
+
+/// Item 26.10: conditions and variables as of before limitador 2 are refused with those to write.
+#[test]
+fn old_conditions_and_variables_are_refused_with_what_to_write() {
+    let text = r#"
+- namespace: toystore-app
+  max_value: 2
+  seconds: 30
+  conditions:
+  - "get_toy == 'yes'"
+  - req.method != "GET"
+  - "'1' == limit.get_toys__3fe1a2"
+  variables: [user_id, auth.identity.userid]
+"#;
+    let problems = Policy::parse("limits.yaml", text).unwrap_err();
+    let helps: Vec<&str> = problems.iter().filter_map(|problem| problem.help.as_deref()).collect();
+    assert_eq!(
+        helps,
+        [
+            "write descriptors[0]['get_toy'] == 'yes'",
+            "write descriptors[0]['req.method'] != 'GET'",
+            "write descriptors[0]['limit.get_toys__3fe1a2'] == '1'",
+            "write descriptors[0]['user_id']",
+            "write descriptors[0]['auth.identity.userid']",
+        ]
+    );
+}
+
+/// Item 26.10: an object of Kubernetes is refused with where its limits are.
+#[test]
+fn objects_of_kubernetes_are_refused_with_where_the_limits_are() {
+    for (kind, data, help) in [
+        ("ConfigMap", "data:\n  limits.yaml: |\n    - namespace: a\n", "under data into a file"),
+        ("Limitador", "spec:\n  limits: []\n", "under spec.limits into a file"),
+        ("RateLimitPolicy", "spec:\n  limits: {}\n", "writes it into a ConfigMap"),
+    ] {
+        let text = format!("---\napiVersion: v1\nkind: {kind}\nmetadata:\n  name: limits\n{data}");
+        let problems = Policy::parse("limits.yaml", text).unwrap_err();
+        let problem = problems.iter().next().unwrap();
+        assert_eq!(problems.count(), 1, "{problems}");
+        assert_eq!(
+            problem.message,
+            format!("this is an object of Kubernetes of the kind {kind:?}, not a policy")
+        );
+        assert!(problem.help.as_ref().unwrap().contains(help), "{problems}");
+    }
+}
+
 #[cfg(not(feature = "cel"))]
 #[test]
 fn without_cel_other_expressions_are_refused_where_they_are() {
@@ -212,6 +283,36 @@ mod with_expressions {
             let call = Descriptor::new().with("x", "many");
             let matches = policy.matching(&call, &mut scratch);
             assert_eq!((matches.len(), matches.bad_values().len()), (0, 0), "{first}, {second}");
+        }
+    }
+
+    /// Item 26.10: a condition that cannot be evaluated is false, also where bad values deny.
+    #[test]
+    fn conditions_on_missing_keys_and_of_mixed_types_are_false() {
+        let call = Descriptor::in_domain("a").with("x", "many").with("n", "7");
+        for condition in [
+            "descriptors[0].missing == 'y'",
+            "descriptors[0].missing != 'y'",
+            "descriptors[0].missing.below == 'y'",
+            "descriptors[0].n > 5",
+            "descriptors[0].n + 1 == 8",
+            "descriptors[0].n == 7",
+            "descriptors[0].x",
+            "size(descriptors)",
+            "int(descriptors[0].x) > 5",
+            "descriptors[1].x == 'many'",
+        ] {
+            let limit = serde_json::json!([
+                { "namespace": "a", "max_value": 1, "seconds": 1, "conditions": [condition], "variables": [] }
+            ]);
+            let draft = read(&Source::new("a.yaml", limit.to_string())).unwrap();
+            let toml = format!("on_bad_value = \"deny\"\n{}", convert(draft.clone()).unwrap());
+            for policy in [Policy::compile(draft).unwrap(), Policy::parse("a.toml", toml).unwrap()] {
+                let mut scratch = Scratch::new();
+                let matches = policy.matching(&call, &mut scratch);
+                assert_eq!((matches.len(), matches.bad_values().len()), (0, 0), "{condition}");
+                assert_eq!(policy.explain(&call).limits[0].outcome, Outcome::DoesNotMatch, "{condition}");
+            }
         }
     }
 

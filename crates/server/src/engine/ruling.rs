@@ -129,6 +129,14 @@ impl<'a> Ruling<'a> {
         if self.is_allowed { None } else { self.decided_by()?.decision.retry_after() }
     }
 
+    /// Returns `true` if the call is denied only because the store is unavailable.
+    pub(crate) fn is_denied_without_store(&self) -> bool {
+        let refuses = |finding: &&Finding<'_>| !finding.is_shadow && finding.is_refusal();
+        !self.is_allowed
+            && !self.is_unmatched_denial()
+            && self.findings.iter().filter(refuses).all(|finding| finding.basis == Basis::Closed)
+    }
+
     /// Returns `true` if a limit decided without the store.
     pub fn is_degraded(&self) -> bool {
         self.findings.iter().any(|finding| finding.basis != Basis::Store)

@@ -16,12 +16,16 @@ pub struct Origin {
 pub struct PolicyStatus {
     /// The origin of the active policy.
     pub origin: Origin,
+    /// When the engine was started.
+    pub started: SystemTime,
     /// When it became active.
     pub since: SystemTime,
     /// How many policies were loaded, the first one included.
     pub loads: u64,
     /// How many were rejected.
     pub failures: u64,
+    /// How many were rejected since the last one was loaded.
+    pub failures_since: u64,
     /// The error of the last reload, if it failed. The previous policy is still active.
     pub problem: Option<LoadProblem>,
 }
@@ -37,16 +41,18 @@ pub struct LoadProblem {
 
 impl PolicyStatus {
     pub(super) fn new(origin: Origin, now: SystemTime) -> Self {
-        Self { origin, since: now, loads: 1, failures: 0, problem: None }
+        Self { origin, started: now, since: now, loads: 1, failures: 0, failures_since: 0, problem: None }
     }
 
     pub(super) fn loaded(&mut self, origin: Origin, now: SystemTime) {
         (self.origin, self.since, self.problem) = (origin, now, None);
         self.loads += 1;
+        self.failures_since = 0;
     }
 
     pub(super) fn failed(&mut self, text: String, now: SystemTime) {
         self.failures += 1;
+        self.failures_since += 1;
         self.problem = Some(LoadProblem { at: now, text });
     }
 }

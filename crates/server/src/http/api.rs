@@ -13,6 +13,7 @@ use tollgate::store::Store;
 use super::body::{ActualCost, read_settlement, read_target};
 use super::check::{check, with_subject};
 use super::hosts::Hosts;
+use super::limitador::{self, Endpoint};
 use super::limits::HttpLimits;
 use super::listing::{Limits, PolicyShown, ResetShown, TopKeys};
 use super::query::Query;
@@ -27,7 +28,7 @@ use crate::rls::{self, RlsOptions};
 /// What the API understands, for programs to read.
 const OPENAPI: &str = include_str!("openapi.json");
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The API without connections: a request in, an answer out.
 ///
@@ -55,6 +56,7 @@ pub struct HttpApi {
     limits: HttpLimits,
     scopes: Scopes,
     rls: Option<RlsOptions>,
+    is_limitador: bool,
     hosts: Hosts,
     ready_needs: ReadyNeeds,
     metrics: Metrics,
@@ -69,6 +71,7 @@ impl HttpApi {
             limits: HttpLimits::default(),
             scopes: Scopes::ALL,
             rls: None,
+            is_limitador: false,
             hosts: Hosts::default(),
             ready_needs: ReadyNeeds::default(),
             metrics,
@@ -92,6 +95,19 @@ impl HttpApi {
     #[must_use]
     pub fn rls(self, options: RlsOptions) -> Self {
         Self { rls: Some(options), ..self }
+    }
+
+    /// limitador's HTTP API in place of this one, measured as the protocol `limitador`.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate_server::{HttpApi, HttpProtocol, Metrics};
+    ///
+    /// let protocol = HttpProtocol::new(HttpApi::new(Metrics::new()).limitador());
+    /// ```
+    #[must_use]
+    pub fn limitador(self) -> Self {
+        Self { is_limitador: true, meter: self.metrics.meter("limitador"), ..self }
     }
 
     /// The same, known by these names too, for clients that do not prove who they are.
@@ -125,7 +141,7 @@ impl HttpApi {
 
     /// Whether a route is there.
     pub(super) fn has(&self, route: Route) -> bool {
-        route.is_among(self.scopes, self.rls.is_some())
+        !self.is_limitador && route.is_among(self.scopes, self.rls.is_some())
     }
 
     pub(super) fn limited_to(&self) -> &HttpLimits {
@@ -139,6 +155,13 @@ impl HttpApi {
     /// Which request it is, if its head makes sense.
     pub(super) fn admit(&self, head: &Parts) -> Result<Route, Refusal> {
         has_fitting_headers(head, &self.limits)?;
+        if self.is_limitador {
+            let route = Endpoint::find(head, self.scopes)?;
+            // limitador answers another content type like a body that is not JSON.
+            let is_fitting = !route.is_post() || has_json(head).is_ok();
+            let bad = "the content type is not application/json";
+            return if is_fitting { Ok(route) } else { Err(Refusal::bad(bad)) };
+        }
         let route = Route::find(head, self.scopes, self.rls.is_some())?;
         // Where Envoy's own service does not look at the content type, people send any.
         let is_checked = route.is_post() && route != Route::RateLimit;
@@ -183,6 +206,9 @@ impl HttpApi {
                 let (status, text) = rls::healthcheck(is_leaving);
                 Ok(with_status(status, HeaderValue::from_static("text/plain"), text))
             }
+            Route::Limitador(endpoint) => {
+                limitador::reply(endpoint, clerk, asked, &self.limits, &self.meter).await
+            }
             Route::Metrics => {
                 let format =
                     TextFormat::preferred(head.headers.get_all(ACCEPT).iter().map(HeaderValue::as_bytes));
@@ -199,7 +225,8 @@ impl HttpApi {
         body: &[u8],
     ) -> Response<Bytes> {
         let started = self.meter.now();
-        let (status, answer) = rls::answer_json(clerk, self.rls.unwrap_or_default(), scopes, body).await;
+        let (options, namespaces) = (self.rls.unwrap_or_default(), Some(self.meter.namespaces()));
+        let (status, answer) = rls::answer_json(clerk, options, scopes, body, namespaces).await;
         self.meter.count(clerk.take_calls());
         self.meter.observe(1, self.meter.now().since(started));
         if let Some(reason) = ErrorReason::of_status(status) {

@@ -12,8 +12,8 @@ use super::decision::{write_fields, write_ruling};
 use super::limits::HttpLimits;
 use super::refusal::Refusal;
 use crate::access::{Scope, Scopes};
-use crate::engine::{Ask, AskError, Clerk, Family, PermitId, Ruling, Subject};
-use crate::metrics::Meter;
+use crate::engine::{Ask, AskError, Clerk, Family, PermitId, Ruling, Subject, is_counted};
+use crate::metrics::{Counted, Meter, Namespaces};
 
 /// The limits that callers supply.
 const FAMILY: Family = Family::new("@http");
@@ -38,7 +38,7 @@ pub(super) async fn check<S: Store>(
         return Err(Refusal::needs(lacking));
     }
     let (answer, decisions) = match calls {
-        Calls::One(call) => (one(clerk, &call).await, 1),
+        Calls::One(call) => (one(clerk, &call, meter).await, 1),
         Calls::Many(calls) => (Ok(many(clerk, &calls, meter).await), calls.len() as u64),
     };
     meter.count(clerk.take_calls());
@@ -47,7 +47,11 @@ pub(super) async fn check<S: Store>(
     Ok(answer)
 }
 
-async fn one<S: Store>(clerk: &mut Clerk<S>, call: &Call<'_>) -> Result<Response<Bytes>, Refusal> {
+async fn one<S: Store>(
+    clerk: &mut Clerk<S>,
+    call: &Call<'_>,
+    meter: &Meter,
+) -> Result<Response<Bytes>, Refusal> {
     let (mut json, mut fields) = (Vec::with_capacity(512), HeaderMap::with_capacity(8));
     fields.insert(CONTENT_TYPE, JSON);
     let told = |ruling: &Ruling<'_>, id: Option<PermitId>| {
@@ -55,7 +59,7 @@ async fn one<S: Store>(clerk: &mut Clerk<S>, call: &Call<'_>) -> Result<Response
         write_fields(ruling, &mut fields);
         ruling.is_allowed()
     };
-    let is_allowed = decide(clerk, call, told).await.map_err(|error| Refusal::ask(&error, ""))?;
+    let is_allowed = decide(clerk, call, meter, told).await.map_err(|error| Refusal::ask(&error, ""))?;
     let mut answer = Response::new(Bytes::from(json));
     *answer.headers_mut() = fields;
     *answer.status_mut() = if is_allowed { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
@@ -72,7 +76,7 @@ async fn many<S: Store>(clerk: &mut Clerk<S>, calls: &[Call<'_>], meter: &Meter)
             json.push(b',');
         }
         let told = |ruling: &Ruling<'_>, id| write_ruling(&mut json, ruling, id);
-        if let Err(error) = decide(clerk, call, told).await {
+        if let Err(error) = decide(clerk, call, meter, told).await {
             let refusal = Refusal::ask(&error, &format!("/{place}"));
             refusal.note(meter);
             refusal.write(&mut json);
@@ -88,8 +92,13 @@ async fn many<S: Store>(clerk: &mut Clerk<S>, calls: &[Call<'_>], meter: &Meter)
 async fn decide<S: Store, T>(
     clerk: &mut Clerk<S>,
     call: &Call<'_>,
+    meter: &Meter,
     told: impl FnOnce(&Ruling<'_>, Option<PermitId>) -> T,
 ) -> Result<T, AskError> {
+    let told = |ruling: &Ruling<'_>, id| {
+        count(call, ruling, meter.namespaces());
+        told(ruling, id)
+    };
     with_subject(clerk, &call.target, async |clerk, subject| {
         let asks = [Ask { cost: call.cost, ..Ask::new(subject) }];
         match call.hold {
@@ -101,6 +110,17 @@ async fn decide<S: Store, T>(
         }
     })
     .await
+}
+
+/// Counts a call for limitador's metrics.
+fn count(call: &Call<'_>, ruling: &Ruling<'_>, namespaces: &Namespaces) {
+    let Target::Policy { domain, .. } = &call.target else { return };
+    if !is_counted(call.mode) {
+        return;
+    }
+    let denying = ruling.decided_by().and_then(|finding| finding.limit.label.as_deref());
+    let counted = Counted::call(ruling.is_allowed(), call.cost.unwrap_or(1), denying.unwrap_or_default());
+    namespaces.count(domain, counted, || !ruling.findings().is_empty());
 }
 
 /// Does something with whose state is meant.

@@ -221,7 +221,7 @@ struct ProblemShown {
 
 impl PolicyShown {
     pub(super) fn of<S: Store>(engine: &Engine<S>) -> Self {
-        let PolicyStatus { origin, since, loads, failures, problem } = engine.status();
+        let PolicyStatus { origin, since, loads, failures, problem, .. } = engine.status();
         let shown =
             |LoadProblem { at, text }: LoadProblem| ProblemShown { at: Timestamp::try_from(at).ok(), text };
         Self {

@@ -55,7 +55,7 @@ fn unknown(name: &str, known: &[&str]) -> Refusal {
 }
 
 /// Decodes a text: `+` is a space, and so is `%20`.
-fn decoded(text: &str) -> Result<Cow<'_, str>, Refusal> {
+pub(super) fn decoded(text: &str) -> Result<Cow<'_, str>, Refusal> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Ok(Cow::Borrowed(text));
     }

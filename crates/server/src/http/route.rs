@@ -3,6 +3,7 @@
 use http::request::Parts;
 use http::{Method, StatusCode};
 
+use super::limitador::Endpoint;
 use super::refusal::Refusal;
 use crate::access::{Scope, Scopes};
 
@@ -23,6 +24,8 @@ pub(super) enum Route {
     RateLimit,
     /// As Envoy's own service has it.
     RateLimitHealth,
+    /// As limitador has it.
+    Limitador(Endpoint),
 }
 
 impl Route {
@@ -76,17 +79,21 @@ impl Route {
             Self::Settle => Some(Scope::Settle),
             Self::Reset | Self::Limits | Self::TopKeys | Self::Policy => Some(Scope::Admin),
             Self::Metrics => Some(Scope::Metrics),
+            Self::Limitador(endpoint) => endpoint.scope(),
         }
     }
 
     /// Whether it only says that the service is there, to load balancers and orchestrators.
     pub(super) fn is_probe(self) -> bool {
-        matches!(self, Self::Health | Self::Ready | Self::RateLimitHealth)
+        matches!(self, Self::Health | Self::Ready | Self::RateLimitHealth | Self::Limitador(Endpoint::Status))
     }
 
     /// Whether there is a body.
     pub(super) fn is_post(self) -> bool {
-        matches!(self, Self::Check | Self::Settle | Self::Reset | Self::RateLimit)
+        match self {
+            Self::Limitador(endpoint) => endpoint.is_post(),
+            _ => matches!(self, Self::Check | Self::Settle | Self::Reset | Self::RateLimit),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::family::Family;
+use super::limitador::Namespaces;
 use crate::engine::{Outcome, PolicyStatus, Tallied, Tally};
 
 /// Whose names are told beside ours.
@@ -14,9 +15,12 @@ pub enum Compat {
     /// Those of envoyproxy/ratelimit: `ratelimit_service_rate_limit_*` by `domain` and `key1`, which is the limit's name here,
     /// and `ratelimit_service_config_load_*`.
     Envoy,
-    /// Those of limitador: `authorized_calls`, `authorized_hits` and `limited_calls` by `limitador_namespace` and `limit_name`,
-    /// and `limitador_up`.
-    Limitador,
+    /// The names of limitador: `authorized_calls`, `authorized_hits` and `limited_calls` by `limitador_namespace`,
+    /// `limitador_up`, and `datastore_partitioned`.
+    Limitador {
+        /// Whether `limited_calls` also has the label `limit_name`.
+        has_limit_names: bool,
+    },
 }
 
 const TOTAL: Family = Family::new("ratelimit_service_rate_limit_total_hits", "All hits");
@@ -27,15 +31,8 @@ const SHADOW: Family = Family::new("ratelimit_service_rate_limit_shadow_mode", "
 const LOADED: Family = Family::new("ratelimit_service_config_load_success", "Policies loaded");
 const NOT_LOADED: Family = Family::new("ratelimit_service_config_load_error", "Policies not loaded");
 
-const AUTHORIZED_CALLS: Family = Family::new("authorized_calls", "Authorized calls");
-const AUTHORIZED_HITS: Family = Family::new("authorized_hits", "Authorized hits");
-const LIMITED_CALLS: Family = Family::new("limited_calls", "Limited calls");
-const UP: Family = Family::new("limitador_up", "Limitador is running");
-
 /// Those that kept within the limit, or were not looked at.
 const KEPT: [Outcome; 3] = [Outcome::Allowed, Outcome::ErrorOpen, Outcome::ErrorLocalAllowed];
-const PASSED: [Outcome; 4] =
-    [Outcome::Allowed, Outcome::ShadowDenied, Outcome::ErrorOpen, Outcome::ErrorLocalAllowed];
 const REFUSED: [Outcome; 3] = [Outcome::Denied, Outcome::ErrorClosed, Outcome::ErrorLocalDenied];
 
 impl Compat {
@@ -43,11 +40,15 @@ impl Compat {
         self,
         limits: &[Tallied],
         status: &PolicyStatus,
+        namespaces: &Namespaces,
+        is_partitioned: bool,
         encoder: &mut DescriptorEncoder<'_>,
     ) -> fmt::Result {
         match self {
             Self::Envoy => envoy(limits, status, encoder),
-            Self::Limitador => limitador(limits, encoder),
+            Self::Limitador { has_limit_names } => {
+                namespaces.encode(has_limit_names, is_partitioned, encoder)
+            }
         }
     }
 }
@@ -66,23 +67,6 @@ fn envoy(limits: &[Tallied], status: &PolicyStatus, encoder: &mut DescriptorEnco
     tell(&SHADOW, Tally::shadow_hits)?;
     LOADED.gauge(encoder, status.loads)?;
     NOT_LOADED.gauge(encoder, status.failures)
-}
-
-fn limitador(limits: &[Tallied], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let mut tell = |family: &Family, number: fn(&Tally) -> u64| {
-        let labels = |limit: &Tallied| {
-            [("limitador_namespace", limit.domain.to_string()), ("limit_name", limit.name.to_string())]
-        };
-        family.gauges(encoder, limits.iter().map(|limit| (labels(limit), number(&limit.tally))))
-    };
-    tell(&AUTHORIZED_CALLS, |tally| calls(tally, &PASSED))?;
-    tell(&AUTHORIZED_HITS, |tally| hits(tally, &PASSED))?;
-    tell(&LIMITED_CALLS, |tally| calls(tally, &REFUSED))?;
-    UP.gauge(encoder, 1)
-}
-
-fn calls(tally: &Tally, outcomes: &[Outcome]) -> u64 {
-    outcomes.iter().map(|outcome| tally.calls(*outcome)).fold(0, u64::wrapping_add)
 }
 
 fn hits(tally: &Tally, outcomes: &[Outcome]) -> u64 {

@@ -10,6 +10,7 @@ use tollgate::{Clock, DefaultClock, Tick};
 
 use super::durations::Durations;
 use super::errors::{ErrorCounts, ErrorReason};
+use super::limitador::Namespaces;
 use crate::audit::FailedAuthentications;
 use crate::engine::{CallCounts, CallOutcome};
 
@@ -23,6 +24,7 @@ pub struct Meter {
     authentication: FailedAuthentications,
     refused: [AtomicU64; ConnectionRefusal::ALL.len()],
     connections: AtomicUsize,
+    namespaces: Arc<Namespaces>,
 }
 
 /// Why a listener refuses a connection.
@@ -48,7 +50,7 @@ impl ConnectionRefusal {
 }
 
 impl Meter {
-    pub(super) fn new(protocol: &'static str) -> Self {
+    pub(super) fn new(protocol: &'static str, namespaces: Arc<Namespaces>) -> Self {
         Self {
             protocol,
             clock: DefaultClock::default(),
@@ -58,7 +60,13 @@ impl Meter {
             authentication: FailedAuthentications::default(),
             refused: Default::default(),
             connections: AtomicUsize::new(0),
+            namespaces,
         }
+    }
+
+    /// The calls by namespace, which all protocols count together.
+    pub(crate) fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     /// The protocol's name.
@@ -177,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_connection_counts_until_it_ends() {
-        let meter = Arc::new(Meter::new("test"));
+        let meter = Arc::new(Meter::new("test", Arc::default()));
         let (one, two) = (meter.connected(), meter.connected());
         assert_eq!(meter.connections(), 2);
         drop(one);

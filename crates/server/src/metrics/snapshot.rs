@@ -13,6 +13,7 @@ use super::compat::Compat;
 use super::durations::Durations;
 use super::errors::ErrorReason;
 use super::family::Family;
+use super::limitador::Namespaces;
 use super::meter::{ConnectionRefusal, Meter};
 use super::process::Process;
 use crate::engine::{CallOutcome, Engine, Outcome, PolicyStatus, Tallied, Tally};
@@ -84,6 +85,7 @@ pub(super) struct Snapshot<S: Store> {
     process: Option<Process>,
     meters: Vec<Arc<Meter>>,
     compat: Option<Compat>,
+    namespaces: Arc<Namespaces>,
 }
 
 impl<S: Store> Snapshot<S> {
@@ -92,6 +94,7 @@ impl<S: Store> Snapshot<S> {
         usage: Option<Usage>,
         meters: Vec<Arc<Meter>>,
         compat: Option<Compat>,
+        namespaces: Arc<Namespaces>,
     ) -> Self {
         Self {
             tallies: engine.tallies(),
@@ -102,6 +105,7 @@ impl<S: Store> Snapshot<S> {
             engine: engine.clone(),
             meters,
             compat,
+            namespaces,
         }
     }
 
@@ -196,7 +200,7 @@ impl<S: Store> Snapshot<S> {
     }
 
     fn policy(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let PolicyStatus { origin, since, loads, failures, problem } = &self.status;
+        let PolicyStatus { origin, since, loads, failures, problem, .. } = &self.status;
         let reloads = [("success", *loads), ("error", *failures)];
         RELOADS.counters(encoder, reloads.map(|(result, count)| ([("result", result)], count)))?;
         RELOADED.gauge(encoder, u64::from(problem.is_none()))?;
@@ -227,7 +231,9 @@ impl<S: Store> Collector for Snapshot<S> {
         self.store(&mut encoder)?;
         self.policy(&mut encoder)?;
         self.program(&mut encoder)?;
-        self.compat.map_or(Ok(()), |compat| compat.encode(&self.tallies, &self.status, &mut encoder))
+        let Some(compat) = self.compat else { return Ok(()) };
+        let is_partitioned = self.engine.store().health().is_some_and(|health| !health.is_up);
+        compat.encode(&self.tallies, &self.status, &self.namespaces, is_partitioned, &mut encoder)
     }
 }
 

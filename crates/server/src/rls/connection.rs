@@ -25,6 +25,7 @@ use tonic::{Code, Status};
 use super::RlsProtocol;
 use super::decide::lacking;
 use super::health::Health;
+use super::kuadrant_proto::rate_limit_service_server as kuadrant;
 use super::proto::rate_limit_service_server::{RateLimitServiceServer, SERVICE_NAME};
 use super::reflection::Reflection;
 use super::service::{Service, TooLarge};
@@ -54,10 +55,13 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
     let limits = protocol.limits;
     let bodies = limits.body_budget().noted_by(&activity);
     let RlsProtocol { options, meter, reflection, has_health, .. } = protocol;
-    let rls = RateLimitServiceServer::new(Service::new(clerk, options, Arc::clone(&meter)));
+    let service = Arc::new(Service::new(clerk, options, Arc::clone(&meter)));
+    let rls = RateLimitServiceServer::from_arc(Arc::clone(&service));
     let rls = rls.max_decoding_message_size(LARGEST_MESSAGE);
+    let kuadrant =
+        kuadrant::RateLimitServiceServer::from_arc(service).max_decoding_message_size(LARGEST_MESSAGE);
     let health = has_health.then(|| Health::new(stop.clone()));
-    let routes = Rc::new(Routes { rls, health, reflection, access, meter, activity, bodies });
+    let routes = Rc::new(Routes { rls, kuadrant, health, reflection, access, meter, activity, bodies });
     let service = service_fn(move |request| Rc::clone(&routes).answer(request));
     let mut http = http2::Builder::new(Here);
     http.timer(TokioTimer::new())
@@ -100,6 +104,7 @@ pub(super) type RequestBody = MapErr<LimitedBody<Incoming>, fn(BodyError) -> Sta
 /// The services of one connection.
 struct Routes<S: Store> {
     rls: RateLimitServiceServer<Service<S>>,
+    kuadrant: kuadrant::RateLimitServiceServer<Service<S>>,
     health: Option<Health>,
     reflection: Option<Reflection>,
     access: Access,
@@ -151,7 +156,7 @@ impl<S: Store> Routes<S> {
             Err(status) => return self.refuse(status.into_http(), request).await,
         };
         let service = request.uri().path().split('/').nth(1);
-        if service == Some(SERVICE_NAME) {
+        if matches!(service, Some(SERVICE_NAME | kuadrant::SERVICE_NAME)) {
             return self.decide(request, principal, room).await;
         }
         match &self.reflection {
@@ -185,7 +190,13 @@ impl<S: Store> Routes<S> {
         };
         *room = Some(self.bodies.response(received.len()).await);
         head.extensions.insert(principal);
-        let answered = self.rls.clone().call(Request::from_parts(head, Full::new(received))).await;
+        let is_kuadrant = head.uri.path().split('/').nth(1) == Some(kuadrant::SERVICE_NAME);
+        let request = Request::from_parts(head, Full::new(received));
+        let answered = if is_kuadrant {
+            self.kuadrant.clone().call(request).await
+        } else {
+            self.rls.clone().call(request).await
+        };
         answered.unwrap_or_else(|never| match never {})
     }
 

@@ -10,10 +10,10 @@ use tonic::Status;
 
 use super::RlsOptions;
 use super::call::{self, Wish, Wishes};
-use super::proto::{RateLimitRequest, RateLimitResponse};
+use super::proto::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
 use super::reply::{Reply, over_limit};
 use crate::access::{Scope, Scopes};
-use crate::engine::{Ask, AskError, Basis, Clerk, Finding, Opened, Ruling, Subject};
+use crate::engine::{Ask, AskError, Clerk, Opened, Ruling, Subject};
 
 /// The domain of limits that callers bring along.
 const BROUGHT: crate::engine::Family = crate::engine::Family::new("@envoy");
@@ -65,6 +65,18 @@ pub(super) async fn decide<S: Store>(
     options: RlsOptions,
     request: &RateLimitRequest,
 ) -> Result<RateLimitResponse, Status> {
+    let is_empty = request.domain.is_empty() || request.descriptors.is_empty();
+    if is_empty && clerk.engine().loaded().policy().is_limitador() {
+        return Box::pin(decide_as_limitador(clerk, options, request)).await;
+    }
+    decide_all(clerk, options, request).await
+}
+
+async fn decide_all<S: Store>(
+    clerk: &mut Clerk<S>,
+    options: RlsOptions,
+    request: &RateLimitRequest,
+) -> Result<RateLimitResponse, Status> {
     if let Some(response) = decide_at_once(clerk, options, request)? {
         return Ok(response);
     }
@@ -78,6 +90,21 @@ pub(super) async fn decide<S: Store>(
         }
     })
     .await
+}
+
+/// Decides about a call without a domain, or without descriptors, as limitador does: nothing is known of the former, and limits
+/// without conditions and variables apply to the latter.
+async fn decide_as_limitador<S: Store>(
+    clerk: &mut Clerk<S>,
+    options: RlsOptions,
+    request: &RateLimitRequest,
+) -> Result<RateLimitResponse, Status> {
+    if request.domain.is_empty() {
+        return Ok(RateLimitResponse::default());
+    }
+    let request = RateLimitRequest { descriptors: vec![RateLimitDescriptor::default()], ..request.clone() };
+    let response = decide_all(clerk, options, &request).await?;
+    Ok(RateLimitResponse { statuses: Vec::new(), ..response })
 }
 
 fn decide_at_once<S: Store>(
@@ -99,13 +126,17 @@ struct Question<'a, S: Store> {
     wishes: Wishes<'a>,
     /// The limits that descriptors bring along.
     brought: SmallVec<[Option<Brought<S>>; 4]>,
+    /// Whether limits without conditions apply to descriptors without entries, as in limitador.
+    has_bare_limits: bool,
 }
 
 impl<'a, S: Store> Question<'a, S> {
     fn read(clerk: &mut Clerk<S>, request: &'a RateLimitRequest) -> Result<Self, Status> {
         let wishes = call::read(request)?;
         let brought = bring(clerk, &request.domain, &wishes);
-        Ok(Self { request, wishes, brought })
+        let has_bare_limits = wishes.iter().any(|wish| wish.fields.is_empty())
+            && clerk.engine().loaded().policy().is_limitador();
+        Ok(Self { request, wishes, brought, has_bare_limits })
     }
 
     fn modes(&self) -> SmallVec<[Mode; 8]> {
@@ -116,7 +147,9 @@ impl<'a, S: Store> Question<'a, S> {
         let each = self.wishes.iter().zip(&self.brought);
         each.map(|(wish, brought)| {
             let ask = match brought {
-                _ if wish.fields.is_empty() => Ask::new(Subject::Nothing(&self.request.domain)),
+                _ if wish.fields.is_empty() && !self.has_bare_limits => {
+                    Ask::new(Subject::Nothing(&self.request.domain))
+                }
                 Some(brought) => Ask::limit(&brought.opened, &brought.key),
                 None => Ask::new(Subject::Policy(&self.request.domain, &wish.fields)),
             };
@@ -129,7 +162,7 @@ impl<'a, S: Store> Question<'a, S> {
     }
 
     fn answer(&self, ruling: &Ruling<'_>, options: RlsOptions) -> Result<RateLimitResponse, Status> {
-        if nobody_can_tell(ruling) {
+        if ruling.is_denied_without_store() {
             return Err(Status::unavailable("store unavailable; a limit has on_store_failure = \"deny\""));
         }
         Ok(Reply { request: self.request, wishes: &self.wishes, ruling, options }.response())
@@ -214,12 +247,4 @@ fn whole(domain: &str, wish: &Wish<'_>) -> Vec<u8> {
         key.extend_from_slice(part);
     }
     key
-}
-
-/// Returns `true` if the request is denied only because the store is unavailable. Then Envoy's `failure_mode_deny` decides.
-fn nobody_can_tell(ruling: &Ruling<'_>) -> bool {
-    let refuses = |finding: &&Finding<'_>| !finding.is_shadow && finding.is_refusal();
-    !ruling.is_allowed()
-        && !ruling.is_unmatched_denial()
-        && ruling.findings().iter().filter(refuses).all(|finding| finding.basis == Basis::Closed)
 }

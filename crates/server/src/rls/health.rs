@@ -16,8 +16,13 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use super::connection::RequestBody;
 use crate::server::Stop;
 
-/// What can be asked about: all of it, the service, and the service as envoyproxy/ratelimit calls it.
-const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
+/// The services that can be asked about: all of them, Envoy's, Envoy's as envoyproxy/ratelimit calls it, and limitador's.
+const NAMES: [&str; 4] = [
+    "",
+    "envoy.service.ratelimit.v3.RateLimitService",
+    "ratelimit",
+    "kuadrant.service.ratelimit.v1.RateLimitService",
+];
 
 /// How many bytes a request may have, which is the name of a service.
 const LARGEST_REQUEST: usize = 4 * 1024;

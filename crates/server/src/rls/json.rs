@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use tollgate::store::Store;
 
 use super::RlsOptions;
+use super::count::count;
 use super::decide::{decide, may_ask};
 use super::proto::{
     Code, DescriptorStatus, Entry, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
@@ -17,6 +18,7 @@ use super::proto::{
 };
 use crate::access::Scopes;
 use crate::engine::Clerk;
+use crate::metrics::Namespaces;
 
 /// Answers a `RateLimitRequest` in JSON: 200 if it is allowed, 429 if it is denied, 400 if the request is malformed or the store is
 /// unavailable. The body is a `RateLimitResponse` in JSON, or the name of the status as text.
@@ -50,7 +52,7 @@ pub async fn should_rate_limit_json<S: Store>(
     options: RlsOptions,
     body: &[u8],
 ) -> (StatusCode, Vec<u8>) {
-    answer_json(clerk, options, Scopes::ALL, body).await
+    answer_json(clerk, options, Scopes::ALL, body, None).await
 }
 
 /// The same for somebody who may do only that.
@@ -59,6 +61,7 @@ pub(crate) async fn answer_json<S: Store>(
     options: RlsOptions,
     scopes: Scopes,
     body: &[u8],
+    namespaces: Option<&Namespaces>,
 ) -> (StatusCode, Vec<u8>) {
     let request = match read(body) {
         Ok(request) => request,
@@ -68,7 +71,12 @@ pub(crate) async fn answer_json<S: Store>(
         return failed(StatusCode::FORBIDDEN, problem.message());
     }
     match decide(clerk, options, &request).await {
-        Ok(response) => (status(&response), write(&response).to_string().into_bytes()),
+        Ok(response) => {
+            if let Some(namespaces) = namespaces {
+                count(namespaces, clerk.engine(), &request, &response);
+            }
+            (status(&response), write(&response).to_string().into_bytes())
+        }
         Err(error) => failed(StatusCode::BAD_REQUEST, error.message()),
     }
 }

@@ -12,6 +12,7 @@ use super::proto::{
     Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitRequest, RateLimitResponse, Unit,
 };
 use crate::engine::{Finding, Ruling};
+use crate::limitador;
 
 /// Marks what was decided without the store.
 const DEGRADED: &str = "X-RateLimit-Degraded";
@@ -32,6 +33,10 @@ impl Reply<'_, '_, '_> {
         let mut headers = if self.options.headers { headers(&statuses) } else { Vec::new() };
         if self.options.headers && self.ruling.is_degraded() {
             headers.push(HeaderValue { key: DEGRADED.to_owned(), value: "true".to_owned() });
+        }
+        if self.options.limitador_headers {
+            let fields = limitador::fields(self.ruling);
+            headers.extend(fields.into_iter().map(|(key, value)| HeaderValue { key: key.to_owned(), value }));
         }
         let metadata =
             self.options.dynamic_metadata.then(|| metadata::of(self.request, self.wishes, self.ruling));
@@ -117,7 +122,7 @@ fn limit(finding: &Finding<'_>, quota: Quota) -> RateLimit {
 
 /// The time until there is more: for a window, until its end; for others, until all of it is there; for a refusal, until it is worth
 /// asking again.
-fn until_reset(finding: &Finding<'_>, quota: Quota) -> Duration {
+pub(crate) fn until_reset(finding: &Finding<'_>, quota: Quota) -> Duration {
     let is_window = matches!(finding.limit.rule.kind(), Kind::FixedWindow | Kind::PacedWindow);
     let told = if finding.is_refusal() { finding.decision.retry_after() } else { None };
     let told = told.or(finding.decision.reset_after()).unwrap_or(quota.period());
@@ -128,10 +133,14 @@ fn until_reset(finding: &Finding<'_>, quota: Quota) -> Duration {
     finding.reset_if_taken.filter(|end| !end.is_zero()).unwrap_or(quota.period())
 }
 
-/// Whole seconds, rounded up: Envoy's `x-ratelimit-reset` leaves out fractions, and a caller that waits so long is not too early.
+/// A span in [whole seconds](whole_seconds): Envoy's `x-ratelimit-reset` leaves out fractions, and a caller that waits so long is not too early.
 fn seconds(span: Duration) -> prost_types::Duration {
-    let seconds = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
-    prost_types::Duration { seconds: i64::try_from(seconds).unwrap_or(i64::MAX), nanos: 0 }
+    prost_types::Duration { seconds: i64::try_from(whole_seconds(span)).unwrap_or(i64::MAX), nanos: 0 }
+}
+
+/// A span in seconds, rounded up.
+pub(crate) fn whole_seconds(span: Duration) -> u64 {
+    span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }
 
 /// `RateLimit-Limit`, `-Remaining` and `-Reset` of the limit with the least left.

@@ -7,6 +7,7 @@ use tonic::{Request, Response, Status, async_trait};
 
 use super::RlsOptions;
 use super::call::escape_keys;
+use super::count::count;
 use super::decide::{decide, may_ask};
 use super::proto::rate_limit_service_server::RateLimitService;
 use super::proto::{RateLimitRequest, RateLimitResponse};
@@ -36,12 +37,20 @@ impl<S: Store> Service<S> {
         Self { engine, clerks, options, meter }
     }
 
-    fn clerk(&self) -> Clerk<S> {
+    pub(super) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    pub(super) fn options(&self) -> RlsOptions {
+        self.options
+    }
+
+    pub(super) fn clerk(&self) -> Clerk<S> {
         let idle = self.clerks.lock().unwrap_or_else(PoisonError::into_inner).pop();
         idle.unwrap_or_else(|| self.engine.clerk().for_protocol(self.meter.protocol()))
     }
 
-    fn return_clerk(&self, clerk: Clerk<S>) {
+    pub(super) fn return_clerk(&self, clerk: Clerk<S>) {
         self.clerks.lock().unwrap_or_else(PoisonError::into_inner).push(clerk);
     }
 }
@@ -73,6 +82,9 @@ impl<S: Store> RateLimitService for Service<S> {
         clerk.set_caller(caller);
         let decided = decide(&mut clerk, self.options, &request).await;
         self.meter.count(clerk.take_calls());
+        if let Ok(response) = &decided {
+            count(self.meter.namespaces(), &self.engine, &request, response);
+        }
         self.return_clerk(clerk);
         self.meter.observe(1, self.meter.now().since(started));
         decided.map(Response::new)

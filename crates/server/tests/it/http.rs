@@ -7,6 +7,7 @@ mod callers;
 mod check;
 mod express;
 mod faults;
+mod limitador;
 mod measured;
 mod slow;
 mod support;

@@ -8,6 +8,7 @@ mod four_ways;
 mod frames;
 mod histories;
 mod json;
+mod kuadrant;
 mod rig;
 mod routes;
 mod services;

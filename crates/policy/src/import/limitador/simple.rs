@@ -20,21 +20,36 @@ pub(super) fn variable(text: &str) -> Option<String> {
     literal(rest.strip_prefix('[')?.strip_suffix(']')?.trim()).filter(|name| !name.is_empty())
 }
 
-/// `req.method == 'POST'`, as conditions were written before limitador 2: how it is written now.
+/// Returns how a condition as of before limitador 2 is written now: `req.method == 'POST'`, `req.method != 'POST'`,
+/// `'POST' == req.method`, or `req.method == POST`.
 pub(super) fn old_condition(text: &str) -> Option<String> {
-    let (left, right) = text.split_once("==")?;
-    let field = old_variable(left)?;
-    let value = right.trim();
-    let value = literal(value).unwrap_or_else(|| value.to_owned());
-    Some(format!("{field} == '{value}'"))
+    ["==", "!="].into_iter().find_map(|operator| {
+        let (left, right) = text.split_once(operator)?;
+        let (left, right) = (left.trim(), right.trim());
+        let (field, value) = match old_variable(left) {
+            Some(field) => (field, literal(right).or_else(|| bare(right))?),
+            None => (old_variable(right)?, literal(left)?),
+        };
+        Some(format!("{field} {operator} '{value}'"))
+    })
 }
 
-/// `req.method`, as variables were written before limitador 2: how it is written now.
+/// A text without quotes, as it could be written before limitador 1.
+fn bare(text: &str) -> Option<String> {
+    (!text.is_empty() && !text.contains(['\'', '"', '&', '|', '\\'])).then(|| text.to_owned())
+}
+
+/// Returns how a variable as of before limitador 2, such as `req.method`, is written now. Kuadrant wrote fields called
+/// `limit.NAME__HASH`, which are none of `limit`.
 pub(super) fn old_variable(text: &str) -> Option<String> {
     let name = text.trim();
-    let is_known = |root: &str| matches!(root, "descriptors" | "limit" | "true" | "false" | "null");
     let is_path = name.split('.').all(is_word);
-    (is_path && !name.split('.').next().is_some_and(is_known)).then(|| format!("descriptors[0]['{name}']"))
+    let is_known = match name.split('.').next()? {
+        "descriptors" | "true" | "false" | "null" => true,
+        "limit" => matches!(name, "limit" | "limit.name" | "limit.id"),
+        _ => false,
+    };
+    (is_path && !is_known).then(|| format!("descriptors[0]['{name}']"))
 }
 
 fn is_word(text: &str) -> bool {
@@ -98,6 +113,17 @@ mod tests {
             Some("descriptors[0]['req.method'] == 'POST'")
         );
         assert_eq!(old_condition("x == 5").as_deref(), Some("descriptors[0]['x'] == '5'"));
+        assert_eq!(
+            old_condition("req.method != \"GET\"").as_deref(),
+            Some("descriptors[0]['req.method'] != 'GET'")
+        );
+        assert_eq!(old_condition("'yes' == get_toy").as_deref(), Some("descriptors[0]['get_toy'] == 'yes'"));
+        assert_eq!(
+            old_condition("limit.get_toys__3fe1a2 == \"1\"").as_deref(),
+            Some("descriptors[0]['limit.get_toys__3fe1a2'] == '1'")
+        );
+        assert_eq!(old_condition("limit.id != null"), None);
+        assert_eq!(old_condition("descriptors[0].a == descriptors[0].b"), None);
         assert_eq!(old_condition("descriptors[0].a == 'x'"), None);
         assert_eq!(old_condition("limit.name == 'x'"), None);
         assert_eq!(old_variable("user_id").as_deref(), Some("descriptors[0]['user_id']"));

@@ -89,10 +89,8 @@ fn others_names_are_told_on_request() {
     assert_eq!(of("per-ip"), [3, 2, 1, 1, 0]);
     assert_eq!(value(&envoy, "ratelimit_service_config_load_success"), 1);
     assert_eq!(value(&envoy, "ratelimit_service_config_load_error"), 1);
-    let limitador = names(Compat::Limitador);
-    let calls = |name: &str| {
-        value(&limitador, &format!(r#"{name}{{limitador_namespace="default",limit_name="per-ip"}}"#))
-    };
+    let limitador = names(Compat::Limitador { has_limit_names: false });
+    let calls = |name: &str| value(&limitador, &format!(r#"{name}{{limitador_namespace="default"}}"#));
     assert_eq!(["authorized_calls", "authorized_hits", "limited_calls"].map(calls), [2, 2, 1]);
     assert_eq!(value(&limitador, "limitador_up"), 1);
 }

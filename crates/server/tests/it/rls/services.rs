@@ -19,12 +19,13 @@ use super::rig::{descriptor, request, rig};
 
 const ONE: &str = "domain = \"web\"\n[limit.a]\nkey = \"ip\"\nrate = \"1/h\"\n";
 const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
+const KUADRANT: &str = "kuadrant.service.ratelimit.v1.RateLimitService";
 
 #[tokio::test]
 async fn health_is_told_until_the_server_stops() {
     let mut rig = rig(ONE);
     let mut health = HealthClient::new(rig.channel.clone());
-    for name in ["", SERVICE, "ratelimit"] {
+    for name in ["", SERVICE, "ratelimit", KUADRANT] {
         let asked = HealthCheckRequest { service: name.to_owned() };
         let status = health.check(asked).await.unwrap().into_inner().status();
         assert_eq!(status, ServingStatus::Serving, "{name:?}");
@@ -56,7 +57,7 @@ async fn reflection_names_the_services_and_describes_them() {
     let listed = reflect(rig.channel.clone(), MessageRequest::ListServices(String::new())).await;
     let MessageResponse::ListServicesResponse(listed) = listed else { panic!("{listed:?}") };
     let names: Vec<String> = listed.service.into_iter().map(|ServiceResponse { name }| name).collect();
-    for name in [SERVICE, "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"] {
+    for name in [SERVICE, KUADRANT, "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"] {
         assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
     }
     let described = reflect(rig.channel.clone(), MessageRequest::FileContainingSymbol(SERVICE.into())).await;
