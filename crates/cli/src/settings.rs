@@ -5,6 +5,7 @@
 
 mod docs;
 mod file;
+mod like;
 mod store;
 mod table;
 mod together;
@@ -19,16 +20,20 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::{command, output};
+use like::{Like, Likeness};
 use store::has_password;
 pub(crate) use store::{Address, Store};
 pub(crate) use table::*;
 pub(crate) use together::is_exposed;
 use tollgate_policy::nearest;
-pub(crate) use value::Count;
+pub(crate) use value::{Count, FieldName};
 
 /// The one setting that a file cannot have: which file it is.
 pub(crate) const CONFIG: &str = "config";
 pub(crate) const CONFIG_VARIABLE: &str = "TOLLGATE_CONFIG";
+
+/// The setting that others follow from. It is the first in the table.
+const LIKE: &str = "like";
 
 /// How the names of all variables begin.
 const PREFIX: &str = "TOLLGATE_";
@@ -66,6 +71,8 @@ pub(crate) enum Origin {
     File(String),
     Variable(String),
     Flag(String),
+    /// A default of the server that this one is started like.
+    Like,
 }
 
 impl fmt::Display for Origin {
@@ -75,6 +82,7 @@ impl fmt::Display for Origin {
             Self::File(place) => f.write_str(place),
             Self::Variable(name) => f.write_str(name),
             Self::Flag(name) => write!(f, "--{name}"),
+            Self::Like => f.write_str("default of envoyproxy/ratelimit"),
         }
     }
 }
@@ -83,19 +91,16 @@ impl fmt::Display for Origin {
 pub(crate) fn resolve(given: &Given) -> Result<Resolved, Failure> {
     let mut resolving = Resolving::default();
     let file = resolving.file(given);
+    let mut likeness = Likeness::default();
     for setting in all() {
-        resolving.choose(&setting, setting.default.to_owned(), Origin::Default);
-        if let Some((text, place)) = file.get(setting.key) {
-            resolving.read_from_file(&setting, text, place);
-        }
-        if let Some(text) = resolving.variable(given, &setting.variable()) {
-            resolving.choose(&setting, text, Origin::Variable(setting.variable()));
-        }
-        if let Some(text) = given.flags.get(setting.key) {
-            resolving.choose(&setting, text.clone(), Origin::Flag(setting.flag()));
+        resolving.setting(&setting, given, &file, &likeness);
+        if setting.key == LIKE {
+            likeness = resolving.like().map(|like| Likeness::of(like, &given.variables)).unwrap_or_default();
         }
     }
-    resolving.finish(hints(given))
+    let hints = hints(given).into_iter().chain(like::hint(resolving.like(), &given.variables));
+    let hints = hints.collect();
+    resolving.finish(hints)
 }
 
 #[derive(Default)]
@@ -121,6 +126,31 @@ impl Resolving {
             self.mistakes.push(format!("{name}: expected text, found something that is not UTF-8"));
         }
         text
+    }
+
+    /// The server that this one is started like.
+    fn like(&self) -> Option<Like> {
+        self.settings.like.map(|like| like.0)
+    }
+
+    /// Reads a setting from all that may say it, the last of which counts.
+    fn setting(&mut self, setting: &Setting, given: &Given, file: &file::Values, likeness: &Likeness) {
+        self.choose(setting, setting.default.to_owned(), Origin::Default);
+        if let Some(text) = likeness.defaults.get(setting.key) {
+            self.choose(setting, (*text).to_owned(), Origin::Like);
+        }
+        if let Some((text, place)) = file.get(setting.key) {
+            self.read_from_file(setting, text, place);
+        }
+        if let Some(said) = likeness.said.get(setting.key) {
+            self.choose(setting, said.text.clone(), Origin::Variable(said.variables.clone()));
+        }
+        if let Some(text) = self.variable(given, &setting.variable()) {
+            self.choose(setting, text, Origin::Variable(setting.variable()));
+        }
+        if let Some(text) = given.flags.get(setting.key) {
+            self.choose(setting, text.clone(), Origin::Flag(setting.flag()));
+        }
     }
 
     fn choose(&mut self, setting: &Setting, text: String, origin: Origin) {

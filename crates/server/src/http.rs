@@ -12,6 +12,7 @@
 //! | `GET /healthz`, `GET /readyz` | whether the server runs; whether it takes more |
 //! | `GET /metrics` | what was measured, as Prometheus reads it |
 //! | `POST /json`, `GET /healthcheck` | as Envoy's own rate limit service has them, [if wanted](HttpApi::rls) |
+//! | `GET /rlconfig`, `GET /stats` | as its debug port has them, [if wanted](HttpApi::rls_debug) |
 //!
 //! A check is `{"descriptor": {"ip": "10.0.0.7"}}`, with a `domain` if it is not `default`, a `cost` if it is not 1, a `mode` if it
 //! is not `take`, and `"hold": "30s"` if the real cost will be known later. `{"limit": {"rate": "10/s burst 20"}, "key": "alice"}`

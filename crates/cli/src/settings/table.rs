@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::PREFIX;
+use super::like::Like;
 use super::store::Store;
-use super::value::{Choice, Count, KeyPrefix, Names, OneOf, Size, Value, Word};
+use super::value::{Choice, Count, FieldName, KeyPrefix, Names, OneOf, Ratio, Size, Value, Word};
 
 /// Everything that can be set.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
+    pub(crate) like: Option<OneOf<Like>>,
     pub(crate) policy: Option<PathBuf>,
     pub(crate) merge_domains: bool,
     pub(crate) workers: Count<0, 1024>,
@@ -59,7 +61,12 @@ pub(crate) struct Http {
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct Grpc {
     pub(crate) address: Option<SocketAddr>,
+    pub(crate) max_connection_age: Option<Duration>,
+    pub(crate) max_connection_age_grace: Option<Duration>,
     pub(crate) headers: bool,
+    pub(crate) limit_header: FieldName,
+    pub(crate) remaining_header: FieldName,
+    pub(crate) reset_header: FieldName,
     pub(crate) dynamic_metadata: bool,
     pub(crate) shadow_mode: bool,
     pub(crate) quota_mode: bool,
@@ -101,6 +108,7 @@ pub(crate) struct Keys {
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) compat: Option<OneOf<Compat>>,
+    pub(crate) near_limit_ratio: Ratio,
 }
 
 /// The store in this process.
@@ -153,6 +161,12 @@ pub(crate) fn all() -> Vec<Setting> {
 
 fn service() -> Vec<Setting> {
     vec![
+        of(
+            "like",
+            "none",
+            "Also reads the environment variables of this server, and has its default addresses. Variables and flags of tollgate go before them, they go before the file",
+            |to| &mut to.like,
+        ),
         of("policy", "none", "The policy: a file, or a folder of them; none is the built-in one", |to| {
             &mut to.policy
         }),
@@ -274,10 +288,40 @@ fn envoy_and_redis() -> Vec<Setting> {
             |to| &mut to.grpc.address,
         ),
         of(
+            "grpc.max_connection_age",
+            "none",
+            "Age at which a gRPC connection is sent a GOAWAY, up to a tenth more or less for each connection. Clients then connect again, and may reach another server; none lets connections last",
+            |to| &mut to.grpc.max_connection_age,
+        ),
+        of(
+            "grpc.max_connection_age_grace",
+            "1h",
+            "How long calls on such a connection may go on until it is closed; none waits for all of them",
+            |to| &mut to.grpc.max_connection_age_grace,
+        ),
+        of(
             "grpc.headers",
             "false",
             "Whether it has Envoy add RateLimit fields to responses; as all of these, at /json too",
             |to| &mut to.grpc.headers,
+        ),
+        of(
+            "grpc.limit_header",
+            "RateLimit-Limit",
+            "Name of the field that grpc.headers adds for the limit",
+            |to| &mut to.grpc.limit_header,
+        ),
+        of(
+            "grpc.remaining_header",
+            "RateLimit-Remaining",
+            "Name of the field that grpc.headers adds for the remaining requests",
+            |to| &mut to.grpc.remaining_header,
+        ),
+        of(
+            "grpc.reset_header",
+            "RateLimit-Reset",
+            "Name of the field that grpc.headers adds for the seconds until the limit resets",
+            |to| &mut to.grpc.reset_header,
         ),
         of(
             "grpc.dynamic_metadata",
@@ -462,6 +506,12 @@ fn told() -> Vec<Setting> {
         of("metrics.compat", "none", "Whose names of metrics are told beside ours", |to| {
             &mut to.metrics.compat
         }),
+        of(
+            "metrics.near_limit_ratio",
+            "0.8",
+            "Part of a limit from which on a hit counts as near the limit in metrics",
+            |to| &mut to.metrics.near_limit_ratio,
+        ),
         of("log.level", "info", "What is told on the standard error", |to| &mut to.log.level),
         of("log.format", "text", "Whether the log is for people or for programs", |to| &mut to.log.format),
         of(

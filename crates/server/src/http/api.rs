@@ -17,7 +17,7 @@ use super::limits::HttpLimits;
 use super::listing::{Limits, PolicyShown, ResetShown, TopKeys};
 use super::query::Query;
 use super::refusal::Refusal;
-use super::route::Route;
+use super::route::{RlsRoutes, Route};
 use crate::access::{Access, Principal, Scopes};
 use crate::audit;
 use crate::engine::{Actual, Clerk, Engine};
@@ -28,6 +28,7 @@ use crate::rls::{self, RlsOptions};
 const OPENAPI: &str = include_str!("openapi.json");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// The API without connections: a request in, an answer out.
 ///
@@ -55,6 +56,7 @@ pub struct HttpApi {
     limits: HttpLimits,
     scopes: Scopes,
     rls: Option<RlsOptions>,
+    has_rls_debug: bool,
     hosts: Hosts,
     ready_needs: ReadyNeeds,
     metrics: Metrics,
@@ -69,6 +71,7 @@ impl HttpApi {
             limits: HttpLimits::default(),
             scopes: Scopes::ALL,
             rls: None,
+            has_rls_debug: false,
             hosts: Hosts::default(),
             ready_needs: ReadyNeeds::default(),
             metrics,
@@ -92,6 +95,12 @@ impl HttpApi {
     #[must_use]
     pub fn rls(self, options: RlsOptions) -> Self {
         Self { rls: Some(options), ..self }
+    }
+
+    /// Also with `GET /rlconfig`, `GET /stats` and `GET /healthcheck`, as the debug port of Envoy's own rate limit service has them.
+    #[must_use]
+    pub fn rls_debug(self, has_rls_debug: bool) -> Self {
+        Self { has_rls_debug, ..self }
     }
 
     /// The same, known by these names too, for clients that do not prove who they are.
@@ -125,7 +134,7 @@ impl HttpApi {
 
     /// Whether a route is there.
     pub(super) fn has(&self, route: Route) -> bool {
-        route.is_among(self.scopes, self.rls.is_some())
+        route.is_among(self.scopes, self.rls_routes())
     }
 
     pub(super) fn limited_to(&self) -> &HttpLimits {
@@ -139,10 +148,14 @@ impl HttpApi {
     /// Which request it is, if its head makes sense.
     pub(super) fn admit(&self, head: &Parts) -> Result<Route, Refusal> {
         has_fitting_headers(head, &self.limits)?;
-        let route = Route::find(head, self.scopes, self.rls.is_some())?;
+        let route = Route::find(head, self.scopes, self.rls_routes())?;
         // Where Envoy's own service does not look at the content type, people send any.
         let is_checked = route.is_post() && route != Route::RateLimit;
         if is_checked { has_json(head).map(|()| route) } else { Ok(route) }
+    }
+
+    fn rls_routes(&self) -> RlsRoutes {
+        RlsRoutes { calls: self.rls.is_some(), debug: self.has_rls_debug }
     }
 
     pub(super) fn hosts(&self) -> &Hosts {
@@ -183,6 +196,8 @@ impl HttpApi {
                 let (status, text) = rls::healthcheck(is_leaving);
                 Ok(with_status(status, HeaderValue::from_static("text/plain"), text))
             }
+            Route::RateLimitConfig => Ok(answer(TEXT, rls::debug::config(clerk.engine().loaded().policy()))),
+            Route::RateLimitStats => Ok(answer(TEXT, rls::debug::stats(clerk.engine()))),
             Route::Metrics => {
                 let format =
                     TextFormat::preferred(head.headers.get_all(ACCEPT).iter().map(HeaderValue::as_bytes));

@@ -18,11 +18,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::OwnedSemaphorePermit;
 use tollgate::store::Store;
+use tollgate_flow::Time;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic::{Code, Status};
 
 use super::RlsProtocol;
+use super::age::ConnectionAge;
 use super::decide::lacking;
 use super::health::Health;
 use super::proto::rate_limit_service_server::{RateLimitServiceServer, SERVICE_NAME};
@@ -53,7 +55,7 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
     let _connected = protocol.meter.connected();
     let limits = protocol.limits;
     let bodies = limits.body_budget();
-    let RlsProtocol { options, meter, reflection, has_health, .. } = protocol;
+    let RlsProtocol { options, meter, reflection, has_health, age, .. } = protocol;
     let rls = RateLimitServiceServer::new(Service::new(clerk, options, Arc::clone(&meter)));
     let rls = rls.max_decoding_message_size(LARGEST_MESSAGE);
     let health = has_health.then(|| Health::new(stop.clone()));
@@ -75,6 +77,16 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
         () = stop.wait() => {
             served.as_mut().graceful_shutdown();
             served.await
+        }
+        grace = ConnectionAge::reached_if_any(age) => {
+            served.as_mut().graceful_shutdown();
+            match grace {
+                None => served.await,
+                Some(grace) => match Time::tokio().timeout(grace, served).await {
+                    Ok(ended) => ended,
+                    Err(_) => return tracing::debug!("a connection was closed: its calls went on after its maximum age and the grace"),
+                },
+            }
         }
     };
     if let Err(error) = ended {
