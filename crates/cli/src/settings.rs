@@ -5,6 +5,7 @@
 
 mod docs;
 mod file;
+mod like;
 mod store;
 mod table;
 mod together;
@@ -19,16 +20,20 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::{command, output};
+use like::{Like, Likeness};
 use store::has_password;
 pub(crate) use store::{Address, Store};
 pub(crate) use table::*;
 pub(crate) use together::is_exposed;
 use tollgate_policy::nearest;
-pub(crate) use value::Count;
+pub(crate) use value::{Count, FieldName};
 
 /// The flag of the settings file; the only setting that the file cannot have.
 pub(crate) const CONFIG: &str = "config";
 pub(crate) const CONFIG_VARIABLE: &str = "TOLLGATE_CONFIG";
+
+/// The setting that others follow from. It is the first in the table.
+const LIKE: &str = "like";
 
 /// The prefix of all variables.
 const PREFIX: &str = "TOLLGATE_";
@@ -66,6 +71,8 @@ pub(crate) enum Origin {
     File(String),
     Variable(String),
     Flag(String),
+    /// A default of the server that this one is started like.
+    Like,
 }
 
 impl fmt::Display for Origin {
@@ -75,6 +82,7 @@ impl fmt::Display for Origin {
             Self::File(place) => f.write_str(place),
             Self::Variable(name) => f.write_str(name),
             Self::Flag(name) => write!(f, "--{name}"),
+            Self::Like => f.write_str("default of envoyproxy/ratelimit"),
         }
     }
 }
@@ -84,7 +92,9 @@ impl fmt::Display for Origin {
 /// # Errors
 /// All errors at once, also those of values that are overridden.
 pub(crate) fn resolve(given: &Given) -> Result<Resolved, Failure> {
-    read(given).finish(hints(given))
+    let resolving = read(given);
+    let hints = hints(given).into_iter().chain(like::hint(resolving.like(), &given.variables)).collect();
+    resolving.finish(hints)
 }
 
 /// Returns `log.format`, also if other settings are invalid.
@@ -95,16 +105,11 @@ pub(crate) fn log_format(given: &Given) -> Format {
 fn read(given: &Given) -> Resolving {
     let mut resolving = Resolving::default();
     let file = resolving.file(given);
+    let mut likeness = Likeness::default();
     for setting in all() {
-        resolving.choose(&setting, setting.default.to_owned(), Origin::Default);
-        if let Some((text, place)) = file.get(setting.key) {
-            resolving.read_from_file(&setting, text, place);
-        }
-        if let Some(text) = resolving.variable(given, &setting.variable()) {
-            resolving.choose(&setting, text, Origin::Variable(setting.variable()));
-        }
-        if let Some(text) = given.flags.get(setting.key) {
-            resolving.choose(&setting, text.clone(), Origin::Flag(setting.flag()));
+        resolving.setting(&setting, given, &file, &likeness);
+        if setting.key == LIKE {
+            likeness = resolving.like().map(|like| Likeness::of(like, &given.variables)).unwrap_or_default();
         }
     }
     resolving
@@ -133,6 +138,31 @@ impl Resolving {
             self.mistakes.push(format!("{name}: expected UTF-8 text"));
         }
         text
+    }
+
+    /// The server that this one is started like.
+    fn like(&self) -> Option<Like> {
+        self.settings.like.map(|like| like.0)
+    }
+
+    /// Reads a setting from all that may say it, the last of which counts.
+    fn setting(&mut self, setting: &Setting, given: &Given, file: &file::Values, likeness: &Likeness) {
+        self.choose(setting, setting.default.to_owned(), Origin::Default);
+        if let Some(text) = likeness.defaults.get(setting.key) {
+            self.choose(setting, (*text).to_owned(), Origin::Like);
+        }
+        if let Some((text, place)) = file.get(setting.key) {
+            self.read_from_file(setting, text, place);
+        }
+        if let Some(said) = likeness.said.get(setting.key) {
+            self.choose(setting, said.text.clone(), Origin::Variable(said.variables.clone()));
+        }
+        if let Some(text) = self.variable(given, &setting.variable()) {
+            self.choose(setting, text, Origin::Variable(setting.variable()));
+        }
+        if let Some(text) = given.flags.get(setting.key) {
+            self.choose(setting, text.clone(), Origin::Flag(setting.flag()));
+        }
     }
 
     fn choose(&mut self, setting: &Setting, text: String, origin: Origin) {

@@ -12,6 +12,7 @@
 //! | `GET /healthz`, `GET /readyz` | liveness and readiness probes |
 //! | `GET /metrics` | metrics for Prometheus |
 //! | `POST /json`, `GET /healthcheck` | the JSON form of Envoy's rate limit service, [if enabled](HttpApi::rls) |
+//! | `GET /rlconfig`, `GET /stats` | the debug port of Envoy's rate limit service, [if enabled](HttpApi::rls_debug) |
 //!
 //! A listener may serve [limitador's API](HttpApi::limitador) in place of these.
 //!

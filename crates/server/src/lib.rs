@@ -31,7 +31,7 @@ pub use engine::{
 pub use http::{Hosts, HttpApi, HttpLimits, HttpProtocol, ReadyNeeds};
 pub use metrics::{Compat, Connected, Meter, Metrics, TextFormat};
 pub use reload::{PolicyPath, Reloader, read_policy};
-pub use rls::{RlsOptions, RlsProtocol};
+pub use rls::{ConnectionAge, HeaderNames, RlsOptions, RlsProtocol};
 pub use server::{
     Activity, Connection, ConnectionLimits, Protocol, ResponseGuard, Running, Server, Stop, Stream, Timeouts,
     Vigil,

@@ -24,10 +24,12 @@
 //! - If the store cannot tell and a limit says to refuse then, the call fails with `UNAVAILABLE`: what becomes of it is for
 //!   Envoy's `failure_mode_deny` to say.
 
+mod age;
 mod call;
 mod codec;
 mod connection;
 mod count;
+pub(crate) mod debug;
 mod decide;
 mod health;
 mod json;
@@ -50,6 +52,7 @@ use std::sync::Arc;
 
 use tollgate::store::Store;
 
+pub use age::ConnectionAge;
 pub use decide::should_rate_limit;
 pub(crate) use json::answer_json;
 pub use json::{healthcheck, should_rate_limit_json};
@@ -86,6 +89,25 @@ pub struct RlsOptions {
     pub shadow_mode: bool,
     /// Refuses a call only if every limit that applies to one of its descriptors does, as if each of them were in quota mode.
     pub quota_mode: bool,
+    /// The names of the fields that `headers` adds.
+    pub header_names: HeaderNames,
+}
+
+/// The names of the fields that tell clients how much they have left. They live as long as the process, so that options can be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderNames {
+    /// The limit: `RateLimit-Limit`.
+    pub limit: &'static str,
+    /// The remaining requests: `RateLimit-Remaining`.
+    pub remaining: &'static str,
+    /// The seconds until the limit resets: `RateLimit-Reset`.
+    pub reset: &'static str,
+}
+
+impl Default for HeaderNames {
+    fn default() -> Self {
+        Self { limit: "RateLimit-Limit", remaining: "RateLimit-Remaining", reset: "RateLimit-Reset" }
+    }
 }
 
 /// `envoy.service.ratelimit.v3.RateLimitService` over gRPC, with health checks and reflection.
@@ -95,6 +117,7 @@ pub struct RlsOptions {
 pub struct RlsProtocol {
     options: RlsOptions,
     limits: HttpLimits,
+    age: Option<ConnectionAge>,
     has_health: bool,
     meter: Arc<Meter>,
     reflection: Option<Reflection>,
@@ -106,6 +129,7 @@ impl RlsProtocol {
         Self {
             options: RlsOptions::default(),
             limits: HttpLimits::default(),
+            age: None,
             has_health: true,
             meter: metrics.meter("grpc"),
             reflection: Some(Reflection::new()),
@@ -116,6 +140,12 @@ impl RlsProtocol {
     #[must_use]
     pub fn limits(self, limits: HttpLimits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// The same, with connections of at most this age. Without this they last as long as the client wants.
+    #[must_use]
+    pub fn max_connection_age(self, age: Option<ConnectionAge>) -> Self {
+        Self { age, ..self }
     }
 
     /// The same, with or without the health service, which answers whoever asks.

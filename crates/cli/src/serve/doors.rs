@@ -6,14 +6,14 @@ use std::sync::Arc;
 use tollgate::store::Store;
 use tollgate_server::resp::Resp;
 use tollgate_server::{
-    Compat, ConnectionLimits, Hosts, HttpApi, HttpLimits, HttpProtocol, Metrics, Protocol, ReadyNeeds,
-    RlsOptions, RlsProtocol, Scope, Scopes, Server, Tls,
+    Compat, ConnectionAge, ConnectionLimits, HeaderNames, Hosts, HttpApi, HttpLimits, HttpProtocol, Metrics,
+    Protocol, ReadyNeeds, RlsOptions, RlsProtocol, Scope, Scopes, Server, Tls,
 };
 
 use super::files;
 use super::guard::Guard;
 use crate::failure::Failure;
-use crate::settings::{self, Count, Http, Settings};
+use crate::settings::{self, Count, FieldName, Grpc, Http, Settings};
 
 /// The scopes of clients: all but administration.
 pub(super) const FOR_SERVICES: Scopes = Scopes::of(&[Scope::Check, Scope::Hold, Scope::Settle]);
@@ -40,10 +40,13 @@ pub(super) fn open<S: Store>(
         dynamic_metadata: grpc.dynamic_metadata,
         shadow_mode: grpc.shadow_mode,
         quota_mode: grpc.quota_mode,
+        header_names: header_names(grpc),
     };
-    let hosts = Hosts::new(http.hosts.iter().flat_map(|names| &names.0).cloned());
+    let hosts = http.hosts.iter().flat_map(|names| &names.0).cloned();
+    let admin_hosts = hosts.clone().filter(|name| settings.like.is_none() || name != "*");
     let needs = ReadyNeeds { store: http.ready_needs_store, policy: http.ready_needs_policy };
-    let api = HttpApi::new(metrics.clone()).limits(limits(http)).with_hosts(hosts).ready_needs(needs);
+    let api =
+        HttpApi::new(metrics.clone()).limits(limits(http)).with_hosts(Hosts::new(hosts)).ready_needs(needs);
     let api = |scopes| api.clone().scopes(scopes);
     let redis = Resp::new()
         .metrics(&metrics)
@@ -51,7 +54,8 @@ pub(super) fn open<S: Store>(
         .idle_timeout(resp.idle_timeout)
         .slow_timeout(resp.slow_timeout);
     let rls = RlsProtocol::new(&metrics).options(envoy).limits(limits(http));
-    let rls = rls.health(grpc.health).reflection(grpc.reflection);
+    let age = grpc.max_connection_age.map(|max| ConnectionAge { max, grace: grpc.max_connection_age_grace });
+    let rls = rls.health(grpc.health).reflection(grpc.reflection).max_connection_age(age);
     let mut opening = Opening {
         server,
         tls: guard.tls(),
@@ -71,7 +75,9 @@ pub(super) fn open<S: Store>(
     opening.listen("resp", resp.address, redis)?;
     // Its connections are counted separately, so that clients of other listeners cannot use them up.
     opening.limits = connection_limits(settings, admin.max_connections.get(), None);
-    opening.listen("admin", admin.address, HttpProtocol::new(api(FOR_ADMINISTRATORS)))?;
+    let for_administrators = api(FOR_ADMINISTRATORS).with_hosts(Hosts::new(admin_hosts));
+    let for_administrators = for_administrators.rls_debug(settings.like.is_some());
+    opening.listen("admin", admin.address, HttpProtocol::new(for_administrators))?;
     Ok(opening.doors)
 }
 
@@ -99,6 +105,16 @@ impl<S: Store> Opening<'_, S> {
         tracing::info!(protocol = name, %address, "listening");
         self.doors.push(Door { name, address });
         Ok(())
+    }
+}
+
+/// The names live as long as the process, which reads its settings once.
+fn header_names(grpc: &Grpc) -> HeaderNames {
+    let name = |field: &FieldName| -> &'static str { field.0.clone().leak() };
+    HeaderNames {
+        limit: name(&grpc.limit_header),
+        remaining: name(&grpc.remaining_header),
+        reset: name(&grpc.reset_header),
     }
 }
 

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::PREFIX;
+use super::like::Like;
 use super::store::Store;
-use super::value::{Choice, Count, KeyPrefix, Names, OneOf, Size, Value, Word};
+use super::value::{Choice, Count, FieldName, KeyPrefix, Names, OneOf, Ratio, Size, Value, Word};
 
 /// The values of all settings.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
+    pub(crate) like: Option<OneOf<Like>>,
     pub(crate) policy: Option<PathBuf>,
     pub(crate) merge_domains: bool,
     pub(crate) workers: Count<0, 1024>,
@@ -60,7 +62,12 @@ pub(crate) struct Http {
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct Grpc {
     pub(crate) address: Option<SocketAddr>,
+    pub(crate) max_connection_age: Option<Duration>,
+    pub(crate) max_connection_age_grace: Option<Duration>,
     pub(crate) headers: bool,
+    pub(crate) limit_header: FieldName,
+    pub(crate) remaining_header: FieldName,
+    pub(crate) reset_header: FieldName,
     pub(crate) dynamic_metadata: bool,
     pub(crate) shadow_mode: bool,
     pub(crate) quota_mode: bool,
@@ -110,6 +117,7 @@ pub(crate) struct Keys {
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) compat: Option<OneOf<Compat>>,
+    pub(crate) near_limit_ratio: Ratio,
 }
 
 /// The store in this process.
@@ -162,6 +170,12 @@ pub(crate) fn all() -> Vec<Setting> {
 
 fn service() -> Vec<Setting> {
     vec![
+        of(
+            "like",
+            "none",
+            "Also read the environment variables of this server, and use its default addresses; settings of tollgate override them, except those of the file",
+            |to| &mut to.like,
+        ),
         of("policy", "none", "Policy file or folder; none uses the built-in policy", |to| &mut to.policy),
         of("merge_domains", "false", "Allow several Envoy files of the folder to share a domain", |to| {
             &mut to.merge_domains
@@ -286,9 +300,39 @@ fn envoy_and_redis() -> Vec<Setting> {
             "Listen on this address for Envoy's rate limit service (gRPC); port 0 picks a free port",
             |to| &mut to.grpc.address,
         ),
+        of(
+            "grpc.max_connection_age",
+            "none",
+            "Send a GOAWAY on a gRPC connection of this age, a tenth more or less, so that clients connect again and may reach another server",
+            |to| &mut to.grpc.max_connection_age,
+        ),
+        of(
+            "grpc.max_connection_age_grace",
+            "1h",
+            "Close such a connection if its calls have not ended after this long; none waits for all of them",
+            |to| &mut to.grpc.max_connection_age_grace,
+        ),
         of("grpc.headers", "false", "Add RateLimit headers to responses. Applies to gRPC and /json", |to| {
             &mut to.grpc.headers
         }),
+        of(
+            "grpc.limit_header",
+            "RateLimit-Limit",
+            "Name of the header that grpc.headers adds for the limit",
+            |to| &mut to.grpc.limit_header,
+        ),
+        of(
+            "grpc.remaining_header",
+            "RateLimit-Remaining",
+            "Name of the header that grpc.headers adds for the remaining requests",
+            |to| &mut to.grpc.remaining_header,
+        ),
+        of(
+            "grpc.reset_header",
+            "RateLimit-Reset",
+            "Name of the header that grpc.headers adds for the seconds until the limit resets",
+            |to| &mut to.grpc.reset_header,
+        ),
         of(
             "grpc.dynamic_metadata",
             "false",
@@ -463,6 +507,12 @@ fn store() -> Vec<Setting> {
 fn told() -> Vec<Setting> {
     vec![
         of("metrics.compat", "none", "Also export metrics under these names", |to| &mut to.metrics.compat),
+        of(
+            "metrics.near_limit_ratio",
+            "0.8",
+            "Count a hit as near the limit from this part of the limit on",
+            |to| &mut to.metrics.near_limit_ratio,
+        ),
         of("log.level", "info", "Minimum log level, written to stderr", |to| &mut to.log.level),
         of("log.format", "text", "Format of the log: text, or JSON lines", |to| &mut to.log.format),
         of(

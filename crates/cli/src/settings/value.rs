@@ -183,6 +183,39 @@ impl Value for KeyPrefix {
     }
 }
 
+/// The name of a field of HTTP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldName(pub(crate) String);
+
+impl Value for FieldName {
+    const NAME: &'static str = "NAME";
+
+    fn expected() -> String {
+        "the name of a header field such as X-RateLimit-Limit".to_owned()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        (!text.is_empty() && text.bytes().all(is_token)).then(|| Self(text.to_owned()))
+    }
+}
+
+/// A part of a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Ratio(pub(crate) f64);
+
+impl Value for Ratio {
+    const NAME: &'static str = "RATIO";
+
+    fn expected() -> String {
+        "a number from 0 to 1 such as 0.8".to_owned()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio)).map(Self)
+    }
+}
+
 impl Value for bool {
     const NAME: &'static str = "BOOL";
 
@@ -297,6 +330,18 @@ mod tests {
             assert_eq!((KeyPrefix::read(bad), Word::read(bad)), (None, None), "{bad:?}");
         }
         assert_eq!((KeyPrefix::read("a{b"), KeyPrefix::read("}")), (None, None));
+    }
+
+    #[test]
+    fn field_names_are_tokens_and_ratios_are_parts() {
+        assert_eq!(FieldName::read("X-RateLimit-Limit"), Some(FieldName("X-RateLimit-Limit".to_owned())));
+        for bad in ["", "x limit", "x:limit", "limit\r\n", "größe"] {
+            assert_eq!(FieldName::read(bad), None, "{bad:?}");
+        }
+        assert_eq!((Ratio::read("0.5"), Ratio::read("1")), (Some(Ratio(0.5)), Some(Ratio(1.0))));
+        for bad in ["", "-0.1", "1.1", "80%", "NaN"] {
+            assert_eq!(Ratio::read(bad), None, "{bad:?}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod fleet;
 #[cfg(target_os = "linux")]
 mod hostile;
 mod imported;
+mod like;
 mod operators;
 mod secrets;
 mod secure;

@@ -18,7 +18,7 @@ use super::limits::HttpLimits;
 use super::listing::{Limits, PolicyShown, ResetShown, TopKeys};
 use super::query::Query;
 use super::refusal::Refusal;
-use super::route::Route;
+use super::route::{RlsRoutes, Route};
 use crate::access::{Access, Principal, Scopes};
 use crate::audit;
 use crate::engine::{Actual, Clerk, Engine};
@@ -29,6 +29,7 @@ use crate::rls::{self, RlsOptions};
 const OPENAPI: &str = include_str!("openapi.json");
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// The API without connections: a request in, an answer out.
 ///
@@ -57,6 +58,7 @@ pub struct HttpApi {
     scopes: Scopes,
     rls: Option<RlsOptions>,
     is_limitador: bool,
+    has_rls_debug: bool,
     hosts: Hosts,
     ready_needs: ReadyNeeds,
     metrics: Metrics,
@@ -72,6 +74,7 @@ impl HttpApi {
             scopes: Scopes::ALL,
             rls: None,
             is_limitador: false,
+            has_rls_debug: false,
             hosts: Hosts::default(),
             ready_needs: ReadyNeeds::default(),
             metrics,
@@ -110,6 +113,12 @@ impl HttpApi {
         Self { is_limitador: true, meter: self.metrics.meter("limitador"), ..self }
     }
 
+    /// Also with `GET /rlconfig`, `GET /stats` and `GET /healthcheck`, as the debug port of Envoy's own rate limit service has them.
+    #[must_use]
+    pub fn rls_debug(self, has_rls_debug: bool) -> Self {
+        Self { has_rls_debug, ..self }
+    }
+
     /// The same, known by these names too, for clients that do not prove who they are.
     #[must_use]
     pub fn with_hosts(self, hosts: Hosts) -> Self {
@@ -141,7 +150,7 @@ impl HttpApi {
 
     /// Whether a route is there.
     pub(super) fn has(&self, route: Route) -> bool {
-        !self.is_limitador && route.is_among(self.scopes, self.rls.is_some())
+        !self.is_limitador && route.is_among(self.scopes, self.rls_routes())
     }
 
     pub(super) fn limited_to(&self) -> &HttpLimits {
@@ -162,10 +171,14 @@ impl HttpApi {
             let bad = "the content type is not application/json";
             return if is_fitting { Ok(route) } else { Err(Refusal::bad(bad)) };
         }
-        let route = Route::find(head, self.scopes, self.rls.is_some())?;
+        let route = Route::find(head, self.scopes, self.rls_routes())?;
         // Where Envoy's own service does not look at the content type, people send any.
         let is_checked = route.is_post() && route != Route::RateLimit;
         if is_checked { has_json(head).map(|()| route) } else { Ok(route) }
+    }
+
+    fn rls_routes(&self) -> RlsRoutes {
+        RlsRoutes { calls: self.rls.is_some(), debug: self.has_rls_debug }
     }
 
     pub(super) fn hosts(&self) -> &Hosts {
@@ -209,6 +222,8 @@ impl HttpApi {
             Route::Limitador(endpoint) => {
                 limitador::reply(endpoint, clerk, asked, &self.limits, &self.meter).await
             }
+            Route::RateLimitConfig => Ok(answer(TEXT, rls::debug::config(clerk.engine().loaded().policy()))),
+            Route::RateLimitStats => Ok(answer(TEXT, rls::debug::stats(clerk.engine()))),
             Route::Metrics => {
                 let format =
                     TextFormat::preferred(head.headers.get_all(ACCEPT).iter().map(HeaderValue::as_bytes));

@@ -26,11 +26,24 @@ pub(super) enum Route {
     RateLimitHealth,
     /// As limitador has it.
     Limitador(Endpoint),
+    /// As the debug port of envoyproxy/ratelimit has it.
+    RateLimitConfig,
+    /// As the debug port of envoyproxy/ratelimit has it.
+    RateLimitStats,
+}
+
+/// Which routes of envoyproxy/ratelimit are served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RlsRoutes {
+    /// Those of its HTTP port.
+    pub(super) calls: bool,
+    /// Those of its debug port.
+    pub(super) debug: bool,
 }
 
 impl Route {
     /// Every route and its path.
-    const ALL: [(&'static str, Self); 12] = [
+    const ALL: [(&'static str, Self); 14] = [
         ("/v1/check", Self::Check),
         ("/v1/settle", Self::Settle),
         ("/v1/reset", Self::Reset),
@@ -43,16 +56,18 @@ impl Route {
         ("/metrics", Self::Metrics),
         ("/json", Self::RateLimit),
         ("/healthcheck", Self::RateLimitHealth),
+        ("/rlconfig", Self::RateLimitConfig),
+        ("/stats", Self::RateLimitStats),
     ];
 
-    /// The route of a request, among those of some scopes and those that are open to all; those that Envoy's own service has, if
-    /// `has_rls`.
-    pub(super) fn find(head: &Parts, scopes: Scopes, has_rls: bool) -> Result<Self, Refusal> {
+    /// The route of a request, among those of some scopes and those that are open to all, and these of envoyproxy/ratelimit.
+    pub(super) fn find(head: &Parts, scopes: Scopes, rls: RlsRoutes) -> Result<Self, Refusal> {
         let path = head.uri.path();
-        let served = |route: &Self| route.is_among(scopes, has_rls);
+        let served = |route: &Self| route.is_among(scopes, rls);
         let known = Self::ALL.iter().find(|(known, _)| *known == path).map(|(_, route)| *route);
         let Some(route) = known.filter(served) else {
-            let elsewhere = known.and_then(Self::scope).filter(|scope| !scopes.has(*scope));
+            let elsewhere = known.filter(|route| !route.is_of_debug_port()).and_then(Self::scope);
+            let elsewhere = elsewhere.filter(|scope| !scopes.has(*scope));
             return Err(elsewhere.map_or_else(|| not_found(path, served), |scope| not_here(path, scope)));
         };
         if route == Self::RateLimit {
@@ -65,10 +80,19 @@ impl Route {
         Err(Refusal::method(if route.is_post() { "POST" } else { "GET, HEAD" }))
     }
 
-    /// Whether it is among those of some scopes, of which those that Envoy's own service has may be left out.
-    pub(super) fn is_among(self, scopes: Scopes, has_rls: bool) -> bool {
-        let is_rls = matches!(self, Self::RateLimit | Self::RateLimitHealth);
-        self.scope().is_none_or(|scope| scopes.has(scope)) && (has_rls || !is_rls)
+    /// Whether it is among those of some scopes, of which only these of envoyproxy/ratelimit.
+    pub(super) fn is_among(self, scopes: Scopes, rls: RlsRoutes) -> bool {
+        let is_wanted = match self {
+            Self::RateLimit => rls.calls,
+            Self::RateLimitHealth => rls.calls || rls.debug,
+            _ => rls.debug || !self.is_of_debug_port(),
+        };
+        self.scope().is_none_or(|scope| scopes.has(scope)) && is_wanted
+    }
+
+    /// Whether only the debug port of envoyproxy/ratelimit has it. A server has none unless it is started like that.
+    fn is_of_debug_port(self) -> bool {
+        matches!(self, Self::RateLimitConfig | Self::RateLimitStats)
     }
 
     /// What a caller must be allowed; none if it is open to all.
@@ -77,7 +101,12 @@ impl Route {
             Self::OpenApi | Self::Health | Self::Ready | Self::RateLimitHealth => None,
             Self::Check | Self::RateLimit => Some(Scope::Check),
             Self::Settle => Some(Scope::Settle),
-            Self::Reset | Self::Limits | Self::TopKeys | Self::Policy => Some(Scope::Admin),
+            Self::Reset
+            | Self::Limits
+            | Self::TopKeys
+            | Self::Policy
+            | Self::RateLimitConfig
+            | Self::RateLimitStats => Some(Scope::Admin),
             Self::Metrics => Some(Scope::Metrics),
             Self::Limitador(endpoint) => endpoint.scope(),
         }

@@ -18,11 +18,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::OwnedSemaphorePermit;
 use tollgate::store::Store;
+use tollgate_flow::Time;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic::{Code, Status};
 
 use super::RlsProtocol;
+use super::age::ConnectionAge;
 use super::decide::lacking;
 use super::health::Health;
 use super::kuadrant_proto::rate_limit_service_server as kuadrant;
@@ -54,7 +56,7 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
     let _connected = protocol.meter.connected();
     let limits = protocol.limits;
     let bodies = limits.body_budget().noted_by(&activity);
-    let RlsProtocol { options, meter, reflection, has_health, .. } = protocol;
+    let RlsProtocol { options, meter, reflection, has_health, age, .. } = protocol;
     let service = Arc::new(Service::new(clerk, options, Arc::clone(&meter)));
     let rls = RateLimitServiceServer::from_arc(Arc::clone(&service));
     let rls = rls.max_decoding_message_size(LARGEST_MESSAGE);
@@ -81,6 +83,16 @@ pub(super) async fn serve<S: Store>(connection: Connection<S>, protocol: RlsProt
         () = stop.wait() => {
             served.as_mut().graceful_shutdown();
             served.await
+        }
+        grace = ConnectionAge::reached_if_any(age) => {
+            served.as_mut().graceful_shutdown();
+            match grace {
+                None => served.await,
+                Some(grace) => match Time::tokio().timeout(grace, served).await {
+                    Ok(ended) => ended,
+                    Err(_) => return tracing::debug!("connection closed: its calls did not end within max_connection_age_grace"),
+                },
+            }
         }
     };
     if let Err(error) = ended {

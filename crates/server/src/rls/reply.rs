@@ -5,12 +5,12 @@ use std::time::Duration;
 use tollgate::store::Mode;
 use tollgate::{Kind, Quota};
 
-use super::RlsOptions;
 use super::call::Wish;
 use super::metadata;
 use super::proto::{
     Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitRequest, RateLimitResponse, Unit,
 };
+use super::{HeaderNames, RlsOptions};
 use crate::engine::{Finding, Ruling};
 use crate::limitador;
 
@@ -30,7 +30,8 @@ impl Reply<'_, '_, '_> {
         let overall_code = if self.ruling.is_allowed() { Code::Ok } else { Code::OverLimit };
         let statuses: Vec<DescriptorStatus> =
             (0..self.wishes.len()).map(|place| self.status(place)).collect();
-        let mut headers = if self.options.headers { headers(&statuses) } else { Vec::new() };
+        let mut headers =
+            if self.options.headers { headers(&statuses, self.options.header_names) } else { Vec::new() };
         if self.options.headers && self.ruling.is_degraded() {
             headers.push(HeaderValue { key: DEGRADED.to_owned(), value: "true".to_owned() });
         }
@@ -143,8 +144,8 @@ pub(crate) fn whole_seconds(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }
 
-/// `RateLimit-Limit`, `-Remaining` and `-Reset` of the limit with the least left.
-fn headers(statuses: &[DescriptorStatus]) -> Vec<HeaderValue> {
+/// The limit, the remaining requests and the reset of the limit with the least left, under these names.
+fn headers(statuses: &[DescriptorStatus], names: HeaderNames) -> Vec<HeaderValue> {
     let limited = statuses.iter().filter_map(|status| Some((status, status.current_limit.as_ref()?)));
     let Some((status, limit)) = limited.min_by_key(|(status, _)| status.limit_remaining) else {
         return Vec::new();
@@ -152,9 +153,9 @@ fn headers(statuses: &[DescriptorStatus]) -> Vec<HeaderValue> {
     let reset = status.duration_until_reset.as_ref().map_or(0, |span| span.seconds);
     let field = |key: &str, value: String| HeaderValue { key: key.to_owned(), value };
     vec![
-        field("RateLimit-Limit", limit.requests_per_unit.to_string()),
-        field("RateLimit-Remaining", status.limit_remaining.to_string()),
-        field("RateLimit-Reset", reset.to_string()),
+        field(names.limit, limit.requests_per_unit.to_string()),
+        field(names.remaining, status.limit_remaining.to_string()),
+        field(names.reset, reset.to_string()),
     ]
 }
 
@@ -186,7 +187,8 @@ mod tests {
             ..free()
         };
         let told = |statuses: &[DescriptorStatus]| -> Vec<(String, String)> {
-            headers(statuses).into_iter().map(|field| (field.key, field.value)).collect()
+            let fields = headers(statuses, HeaderNames::default());
+            fields.into_iter().map(|field| (field.key, field.value)).collect()
         };
         let fields = |limit: &str, left: &str, reset: &str| {
             vec![
@@ -198,5 +200,8 @@ mod tests {
         assert_eq!(told(&[status(10, 4, 30), free(), status(99, 3, 31)]), fields("99", "3", "31"));
         assert_eq!(told(&[status(10, 4, 30)]), fields("10", "4", "30"));
         assert_eq!(told(&[free()]), []);
+        let names = HeaderNames { limit: "X-Limit", remaining: "X-Left", reset: "X-Reset" };
+        let named: Vec<_> = headers(&[status(10, 4, 30)], names).into_iter().map(|field| field.key).collect();
+        assert_eq!(named, ["X-Limit", "X-Left", "X-Reset"]);
     }
 }

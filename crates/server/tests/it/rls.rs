@@ -1,6 +1,7 @@
 //! Envoy's rate limit service over sockets, in virtual time.
 
 mod access;
+mod age;
 mod asking;
 mod bad;
 mod counters;

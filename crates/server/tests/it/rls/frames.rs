@@ -14,15 +14,15 @@ use super::rig::{Rig, descriptor, request, rig};
 const ONE: &str = "domain = \"web\"\n[limit.a]\nkey = \"ip\"\nrate = \"9/h\"\n";
 
 /// Kinds of frames.
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
-const GOAWAY: u8 = 7;
+pub(super) const GOAWAY: u8 = 7;
 
 /// The caller sends no more.
-const END_STREAM: u8 = 1;
+pub(super) const END_STREAM: u8 = 1;
 /// All headers of a request are in this frame.
 const END_HEADERS: u8 = 4;
 /// The caller does not want it any more.
@@ -30,13 +30,13 @@ const CANCEL: u32 = 8;
 /// The caller does too much.
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// The beginning of a call.
-fn call(stream: u32) -> Vec<u8> {
+pub(super) fn call(stream: u32) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     let path = text("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
     // `POST` and `http` have numbers of their own; a path and an authority are written out.
@@ -44,12 +44,12 @@ fn call(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &head)
 }
 
-fn opening() -> Vec<u8> {
+pub(super) fn opening() -> Vec<u8> {
     [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &[])].concat()
 }
 
 /// The kind and the payload of the next frame.
-fn any(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+pub(super) fn any(stream: &mut TcpStream) -> (u8, Vec<u8>) {
     let mut head = [0; 9];
     stream.read_exact(&mut head).unwrap();
     let mut payload = vec![0; usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2])];
@@ -58,7 +58,7 @@ fn any(stream: &mut TcpStream) -> (u8, Vec<u8>) {
 }
 
 /// The payload of the next frame of a kind.
-fn next(stream: &mut TcpStream, kind: u8) -> Vec<u8> {
+pub(super) fn next(stream: &mut TcpStream, kind: u8) -> Vec<u8> {
     loop {
         let (of_kind, payload) = any(stream);
         if of_kind == kind {
@@ -67,7 +67,7 @@ fn next(stream: &mut TcpStream, kind: u8) -> Vec<u8> {
     }
 }
 
-fn number(bytes: &[u8]) -> u32 {
+pub(super) fn number(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes.try_into().unwrap())
 }
 
