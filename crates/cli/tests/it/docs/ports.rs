@@ -16,7 +16,7 @@ const AMBIGUOUS: [u16; 2] = [9000, 10_000];
 
 /// Whether pages use this number for a port.
 fn is_documented(number: u16) -> bool {
-    matches!(number, 6379..=6390 | 8080..=8099 | 8443 | 9000..=9009 | 9901 | 10_000 | 26_379..=26_381)
+    matches!(number, 6070 | 6379..=6390 | 8080..=8099 | 8443 | 9000..=9009 | 9901 | 10_000 | 26_379..=26_381)
 }
 
 /// The ports of a session.
