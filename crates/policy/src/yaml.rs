@@ -335,10 +335,7 @@ mod tests {
             tree("- a: 1\n  b: 2\n  a: 3\n"),
             Err("3:3 \"a\" is already defined in line 1".to_owned())
         );
-        assert_eq!(
-            tree("- a\n---\n- b\n"),
-            Err("2:1 expected one YAML document, found a second".to_owned())
-        );
+        assert_eq!(tree("- a\n---\n- b\n"), Err("2:1 expected one YAML document, found a second".to_owned()));
         assert_eq!(tree("a: !thing 1\n"), Err("1:11 unknown tag !thing".to_owned()));
         assert_eq!(tree("a: &x [*x]\n"), Err("1:8 alias refers to itself".to_owned()));
         assert_eq!(

@@ -19,7 +19,8 @@ pub(super) fn count<S: Store>(
         Code::Unknown => return,
     };
     let denying = response.statuses.iter().find(|status| status.code() == Code::OverLimit);
-    let limit = denying.and_then(|status| status.current_limit.as_ref()).map_or("", |limit| limit.name.as_str());
+    let limit =
+        denying.and_then(|status| status.current_limit.as_ref()).map_or("", |limit| limit.name.as_str());
     let call = Counted::call(is_allowed, request.hits_addend.max(1).into(), limit);
     let is_known = || engine.loaded().policy().has_domain(&request.domain);
     namespaces.count(&request.domain, call, is_known);
