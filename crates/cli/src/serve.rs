@@ -18,11 +18,12 @@ use tokio::sync::oneshot;
 use tollgate_flow::{OrFault, Time};
 use tollgate_policy::Policy;
 use tollgate_server::{
-    DecisionLog, Engine, EngineOptions, LoggedCalls, Origin, PolicyPath, Reloader, Running, Server, Snapshots,
+    DecisionLog, Engine, EngineOptions, LoggedCalls, NEAR_LIMIT_RATIO, Origin, PolicyPath, Reloader, Running,
+    Server, Snapshots,
 };
 
 use crate::failure::Failure;
-use crate::settings::{Decisions, Log, LoggedKeys, Resolved, Settings, Store};
+use crate::settings::{Compat, Decisions, Log, LoggedKeys, Resolved, Settings, Store};
 use crate::{log, output, policy};
 use guard::Guard;
 use signals::{Signals, Told};
@@ -65,7 +66,10 @@ fn serve<S: tollgate::store::Store>(
     (policy, origin): (Policy, Origin),
     settings: &Settings,
 ) -> Result<(), Failure> {
-    let options = options.decision_log(decision_log(&settings.log));
+    let mut options = options.decision_log(decision_log(&settings.log));
+    if settings.metrics.compat.is_some_and(|compat| compat.0 == Compat::Envoy) {
+        options = options.envoy_statistics(NEAR_LIMIT_RATIO);
+    }
     let engine = Engine::with_options(store, policy, origin, options);
     let guard = Guard::new(settings)?;
     let mut server = server(&engine, &guard, settings);

@@ -20,6 +20,9 @@ pub struct Ask<'a, S: Store> {
     pub in_quota_mode: bool,
     /// Whether limits only tell what they would say, as those of a policy do that are in shadow.
     pub in_shadow_mode: bool,
+    /// The domain and the fields of the descriptor that supplies the limit, if it is not one of the policy. Statistics name the limit by
+    /// them.
+    pub in_place_of: Option<(&'a str, &'a [Field<'a>])>,
 }
 
 /// Which limits are asked.
@@ -46,7 +49,7 @@ impl<S: Store> Subject<'_, S> {
 impl<'a, S: Store> Ask<'a, S> {
     /// One of these.
     pub fn new(subject: Subject<'a, S>) -> Self {
-        Self { subject, cost: None, in_quota_mode: false, in_shadow_mode: false }
+        Self { subject, cost: None, in_quota_mode: false, in_shadow_mode: false, in_place_of: None }
     }
 
     /// One of whatever the policy says.
@@ -57,6 +60,12 @@ impl<'a, S: Store> Ask<'a, S> {
     /// One of a limit that was opened for the purpose.
     pub fn limit(opened: &'a Opened<S>, key: &'a [u8]) -> Self {
         Self::new(Subject::Limit(opened, key))
+    }
+
+    /// The same, for a limit that a descriptor supplies in place of those of the policy.
+    #[must_use]
+    pub fn in_place_of(self, domain: &'a str, fields: &'a [Field<'a>]) -> Self {
+        Self { in_place_of: Some((domain, fields)), ..self }
     }
 
     /// The same at another cost.

@@ -8,6 +8,7 @@ use tollgate::store::{Hit, Mode, Rule, Store};
 use tollgate_policy::{Limit, OnStoreFailure, Policy, Rates};
 
 use super::Tallies;
+use super::statistics::{Counted, Statistics};
 use super::tally::Tally;
 
 /// A policy whose limits are open in a store.
@@ -41,10 +42,17 @@ pub struct Told {
     /// The field that says what a call costs.
     pub(super) cost_field: Option<Arc<str>>,
     pub(super) tally: Arc<Tally>,
+    /// How it is counted in the statistics; `None` if it is not.
+    pub(super) counted: Option<Counted>,
 }
 
 impl<S: Store> Loaded<S> {
-    pub(super) fn new(policy: Policy, store: &S, tallies: &mut Tallies) -> Self {
+    pub(super) fn new(
+        policy: Policy,
+        store: &S,
+        tallies: &mut Tallies,
+        statistics: Option<&Statistics>,
+    ) -> Self {
         let opened = policy.rates().map(|(limit, rates)| {
             let rule = rule(limit, rates);
             let names = (rule.domain().into(), rule.name().into());
@@ -53,6 +61,7 @@ impl<S: Store> Loaded<S> {
             opened.told.label = limit.label().map(Arc::from);
             opened.told.metadata = limit.metadata().cloned();
             opened.told.cost_field = limit.cost_field().map(Arc::from);
+            opened.told.counted = statistics.and_then(|statistics| statistics.counted(limit, rates));
             opened
         });
         let opened = opened.collect();
@@ -88,8 +97,16 @@ impl<S: Store> Opened<S> {
     pub(super) fn new(store: &S, rule: Rule, on_store_failure: OnStoreFailure, tally: Arc<Tally>) -> Self {
         let limit = store.open(&rule);
         let fields = fields(&rule).unwrap_or_default();
-        let told =
-            Told { rule, label: None, metadata: None, on_store_failure, fields, cost_field: None, tally };
+        let told = Told {
+            rule,
+            label: None,
+            metadata: None,
+            on_store_failure,
+            fields,
+            cost_field: None,
+            tally,
+            counted: None,
+        };
         Self { limit, told, refusal: None }
     }
 

@@ -143,7 +143,7 @@ impl Finding<'_> {
     }
 
     /// What became of the call here, if it all ended so.
-    fn outcome(&self, is_allowed: bool) -> Option<Outcome> {
+    pub(super) fn outcome(&self, is_allowed: bool) -> Option<Outcome> {
         let refuses = self.is_refusal();
         if !is_allowed && !refuses && self.mode != Mode::Count {
             return None; // it would have let pass what others refused, and took nothing

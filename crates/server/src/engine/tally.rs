@@ -125,10 +125,7 @@ impl Tally {
     #[inline]
     pub(super) fn count(&self, outcome: Outcome, cost: u64, is_near: bool) {
         self.calls[outcome as usize].fetch_add(1, Ordering::Relaxed);
-        let hits = &self.hits[outcome as usize];
-        if hits.fetch_add(cost, Ordering::Relaxed).checked_add(cost).is_none() {
-            hits.store(u64::MAX, Ordering::Relaxed); // callers name any cost, and a count that falls looks like a restart
-        }
+        add(&self.hits[outcome as usize], cost);
         if is_near {
             self.near.fetch_add(1, Ordering::Relaxed);
         }
@@ -156,6 +153,14 @@ impl Tally {
     /// How many calls were allowed that left less than a fifth.
     pub fn near(&self) -> u64 {
         self.near.load(Ordering::Relaxed)
+    }
+}
+
+/// Adds hits to a counter. Callers name any cost, and a count that falls looks like a restart, so it stays at its maximum.
+#[inline]
+pub(super) fn add(counter: &AtomicU64, hits: u64) {
+    if counter.fetch_add(hits, Ordering::Relaxed).checked_add(hits).is_none() {
+        counter.store(u64::MAX, Ordering::Relaxed);
     }
 }
 

@@ -4,36 +4,27 @@ use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 
+use super::envoy::EnvoyMetrics;
 use super::family::Family;
-use crate::engine::{Outcome, PolicyStatus, Tallied, Tally};
+use crate::engine::{Outcome, Tallied, Tally};
 
 /// Whose names are told beside ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compat {
-    /// Those of envoyproxy/ratelimit: `ratelimit_service_rate_limit_*` by `domain` and `key1`, which is the limit's name here,
-    /// and `ratelimit_service_config_load_*`.
+    /// The names of envoyproxy/ratelimit: `ratelimit_service_*`. The engine counts those of limits if it has
+    /// [`envoy_statistics`](crate::EngineOptions::envoy_statistics).
     Envoy,
     /// Those of limitador: `authorized_calls`, `authorized_hits` and `limited_calls` by `limitador_namespace` and `limit_name`,
     /// and `limitador_up`.
     Limitador,
 }
 
-const TOTAL: Family = Family::new("ratelimit_service_rate_limit_total_hits", "All hits");
-const WITHIN: Family = Family::new("ratelimit_service_rate_limit_within_limit", "Hits within the limit");
-const NEAR: Family = Family::new("ratelimit_service_rate_limit_near_limit", "Calls near the limit");
-const OVER: Family = Family::new("ratelimit_service_rate_limit_over_limit", "Hits over the limit");
-const SHADOW: Family = Family::new("ratelimit_service_rate_limit_shadow_mode", "Hits over a limit in shadow");
-const LOADED: Family = Family::new("ratelimit_service_config_load_success", "Policies loaded");
-const NOT_LOADED: Family = Family::new("ratelimit_service_config_load_error", "Policies not loaded");
-
 const AUTHORIZED_CALLS: Family = Family::new("authorized_calls", "Authorized calls");
 const AUTHORIZED_HITS: Family = Family::new("authorized_hits", "Authorized hits");
 const LIMITED_CALLS: Family = Family::new("limited_calls", "Limited calls");
 const UP: Family = Family::new("limitador_up", "Limitador is running");
 
-/// Those that kept within the limit, or were not looked at.
-const KEPT: [Outcome; 3] = [Outcome::Allowed, Outcome::ErrorOpen, Outcome::ErrorLocalAllowed];
 const PASSED: [Outcome; 4] =
     [Outcome::Allowed, Outcome::ShadowDenied, Outcome::ErrorOpen, Outcome::ErrorLocalAllowed];
 const REFUSED: [Outcome; 3] = [Outcome::Denied, Outcome::ErrorClosed, Outcome::ErrorLocalDenied];
@@ -42,30 +33,14 @@ impl Compat {
     pub(super) fn encode(
         self,
         limits: &[Tallied],
-        status: &PolicyStatus,
+        envoy: &EnvoyMetrics<'_>,
         encoder: &mut DescriptorEncoder<'_>,
     ) -> fmt::Result {
         match self {
-            Self::Envoy => envoy(limits, status, encoder),
+            Self::Envoy => envoy.encode(encoder),
             Self::Limitador => limitador(limits, encoder),
         }
     }
-}
-
-/// None of these ends in `_total`, so they are told as gauges: what reads them does not mind.
-fn envoy(limits: &[Tallied], status: &PolicyStatus, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let mut tell = |family: &Family, number: fn(&Tally) -> u64| {
-        let labels =
-            |limit: &Tallied| [("domain", limit.domain.to_string()), ("key1", limit.name.to_string())];
-        family.gauges(encoder, limits.iter().map(|limit| (labels(limit), number(&limit.tally))))
-    };
-    tell(&TOTAL, |tally| hits(tally, &Outcome::ALL))?;
-    tell(&WITHIN, |tally| hits(tally, &KEPT))?;
-    tell(&NEAR, Tally::near)?;
-    tell(&OVER, |tally| hits(tally, &REFUSED))?;
-    tell(&SHADOW, |tally| hits(tally, &[Outcome::ShadowDenied]))?;
-    LOADED.gauge(encoder, status.loads)?;
-    NOT_LOADED.gauge(encoder, status.failures)
 }
 
 fn limitador(limits: &[Tallied], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

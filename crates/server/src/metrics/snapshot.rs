@@ -11,6 +11,7 @@ use tollgate::store::{Health, OnLease, Store, Usage};
 
 use super::compat::Compat;
 use super::durations::Durations;
+use super::envoy::EnvoyMetrics;
 use super::errors::ErrorReason;
 use super::family::Family;
 use super::meter::{ConnectionRefusal, Meter};
@@ -237,11 +238,17 @@ impl<S: Store> Collector for Snapshot<S> {
         self.store(&mut encoder)?;
         self.policy(&mut encoder)?;
         self.program(&mut encoder)?;
-        self.compat.map_or(Ok(()), |compat| compat.encode(&self.tallies, &self.status, &mut encoder))
+        let grpc = self.meters.iter().find(|meter| meter.protocol() == "grpc");
+        let envoy = EnvoyMetrics {
+            statistics: self.engine.statistics(),
+            status: &self.status,
+            grpc: grpc.map(AsRef::as_ref),
+        };
+        self.compat.map_or(Ok(()), |compat| compat.encode(&self.tallies, &envoy, &mut encoder))
     }
 }
 
-fn encode_durations(durations: &Durations, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+pub(super) fn encode_durations(durations: &Durations, mut encoder: MetricEncoder<'_>) -> fmt::Result {
     let buckets = durations.buckets();
     let count = buckets.iter().map(|bucket| bucket.1).sum();
     encoder.encode_histogram::<NoLabelSet>(durations.seconds(), count, &buckets, None)

@@ -118,7 +118,9 @@ impl<'a, S: Store> Question<'a, S> {
         each.map(|(wish, brought)| {
             let ask = match brought {
                 _ if wish.fields.is_empty() => Ask::new(Subject::Nothing(&self.request.domain)),
-                Some(brought) => Ask::limit(&brought.opened, &brought.key),
+                Some(brought) => {
+                    Ask::limit(&brought.opened, &brought.key).in_place_of(&self.request.domain, &wish.fields)
+                }
                 None => Ask::new(Subject::Policy(&self.request.domain, &wish.fields)),
             };
             ask.costing(wish.cost).in_quota_mode(options.quota_mode).in_shadow_mode(options.shadow_mode)

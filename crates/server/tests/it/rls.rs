@@ -10,5 +10,7 @@ mod json;
 mod rig;
 mod routes;
 mod services;
+mod statistics;
+mod statistics_names;
 mod store_down;
 mod values;
