@@ -23,7 +23,7 @@ use tollgate_server::{
 };
 
 use crate::failure::Failure;
-use crate::settings::{Decisions, Log, LoggedKeys, Resolved, Settings, Store};
+use crate::settings::{Compat, Decisions, Log, LoggedKeys, Resolved, Settings, Store};
 use crate::{log, output, policy};
 use guard::Guard;
 use signals::{Signals, Told};
@@ -66,7 +66,10 @@ fn serve<S: tollgate::store::Store>(
     (policy, origin): (Policy, Origin),
     settings: &Settings,
 ) -> Result<(), Failure> {
-    let options = options.decision_log(decision_log(&settings.log));
+    let mut options = options.decision_log(decision_log(&settings.log));
+    if settings.metrics.compat.is_some_and(|compat| compat.0 == Compat::Envoy) {
+        options = options.envoy_statistics(settings.metrics.near_limit_ratio.0);
+    }
     let engine = Engine::with_options(store, policy, origin, options);
     let guard = Guard::new(settings)?;
     let mut server = server(&engine, &guard, settings);

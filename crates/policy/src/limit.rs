@@ -10,12 +10,12 @@ use tollgate_core::{Kind, Quota};
 
 use crate::choice::{Mode, OnBadValue, OnStoreFailure};
 use crate::condition::Condition;
-use crate::descriptor::{Descriptor, escaped};
 use crate::draft::{DraftLimit, Override};
-use crate::entries::{self, Entry, write_entry};
+use crate::entries::{self, Entry};
 use crate::expression::Expression;
 use crate::key_part::KeyPart;
 use crate::matcher::{Asked, FieldId};
+use crate::metric_name::MetricName;
 use crate::pattern::Pattern;
 
 /// A limit of a compiled policy.
@@ -218,26 +218,9 @@ impl Limit {
         self.draft.limitador.once
     }
 
-    /// Its name for metrics: the domain and then, for a limit with entries, each of them; else its name, all joined with
-    /// dots. Where that was asked for, an entry stands there with its value in the descriptor.
-    pub fn metric_name(&self, descriptor: &Descriptor<'_>) -> String {
-        let mut name = self.domain().to_owned();
-        if self.entries().is_empty() {
-            return name + "." + self.name();
-        }
-        let mut found = descriptor.fields().iter();
-        for entry in self.entries() {
-            name.push('.');
-            match found.next() {
-                Some(field) if entry.in_metrics || self.draft.envoy.detailed_metric => {
-                    let mut text = Vec::new();
-                    write_entry(field, &mut text);
-                    name.push_str(&escaped(&text));
-                }
-                _ => name.push_str(&entry.text),
-            }
-        }
-        name
+    /// Its name in metrics.
+    pub fn metric_name(&self) -> MetricName {
+        MetricName::new(&self.draft)
     }
 
     /// What it asks of fields, each by its name.

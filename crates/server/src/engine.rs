@@ -9,7 +9,6 @@ mod clerk;
 mod decision_log;
 mod fallback;
 mod health;
-mod hit_counts;
 mod loaded;
 mod notes;
 mod options;
@@ -17,6 +16,7 @@ mod permits;
 mod reset;
 mod ruling;
 mod settle;
+mod statistics;
 mod status;
 mod tally;
 mod unmatched;
@@ -37,13 +37,14 @@ use tollgate_policy::Policy;
 pub use ask::{Ask, AskError, HoldBound, Subject};
 pub use clerk::{Clerk, Family, Own};
 pub use decision_log::{DecisionLog, LoggedCalls};
-pub use hit_counts::HitCounts;
 pub use loaded::{Loaded, Opened, Told};
 pub use options::EngineOptions;
 pub use permits::{PermitId, PermitIdError};
 pub use reset::Reset;
 pub use ruling::{Basis, Finding, Ruling};
 pub use settle::{Actual, SettleError};
+pub use statistics::NEAR_LIMIT_RATIO;
+pub(crate) use statistics::{Counter, Counts, Statistics};
 pub use status::{LoadProblem, Origin, PolicyStatus};
 pub use tally::{CallCounts, CallOutcome, Outcome, Tallied, Tally};
 
@@ -94,6 +95,8 @@ struct Shared<S: Store> {
     health: StoreHealth,
     resets: AtomicU64,
     decision_log: DecisionLog,
+    /// `None` unless it is asked for.
+    statistics: Option<Statistics>,
 }
 
 type Tallies = HashMap<(Arc<str>, Arc<str>), Arc<Tally>, RandomState>;
@@ -111,9 +114,10 @@ impl<S: Store> Engine<S> {
 
     /// An engine that takes no more memory beside its store than its options allow.
     pub fn with_options(store: S, policy: Policy, origin: Origin, options: EngineOptions) -> Self {
-        let EngineOptions { time, fallback, hold_bytes, holds_per_caller, decision_log } = options;
-        let mut tallies = Tallies::default();
-        let loaded = Loaded::new(policy, &store, &mut tallies);
+        let EngineOptions { time, fallback, hold_bytes, holds_per_caller, decision_log, near_limit_ratio } =
+            options;
+        let (mut tallies, statistics) = (Tallies::default(), near_limit_ratio.map(Statistics::new));
+        let loaded = Loaded::new(policy, &store, &mut tallies, statistics.as_ref());
         let shared = Shared {
             current: Arc::new(ArcSwap::from_pointee(loaded)),
             fallback: Fallback::new(fallback),
@@ -127,13 +131,15 @@ impl<S: Store> Engine<S> {
             health: StoreHealth::default(),
             resets: AtomicU64::new(0),
             decision_log,
+            statistics,
         };
         Self { shared: Arc::new(shared) }
     }
 
     /// Decides by another policy from now on. Limits that stayed the same go on with what they have counted.
     pub fn load(&self, policy: Policy, origin: Origin) {
-        let loaded = Loaded::new(policy, &self.shared.store, &mut lock(&self.shared.tallies));
+        let Shared { store, tallies, statistics, .. } = &*self.shared;
+        let loaded = Loaded::new(policy, store, &mut lock(tallies), statistics.as_ref());
         self.shared.current.store(Arc::new(loaded));
         lock(&self.shared.status).loaded(origin, self.shared.time.utc());
     }
@@ -223,6 +229,11 @@ impl<S: Store> Engine<S> {
 
     pub(crate) fn latency(&self) -> &Durations {
         &self.shared.latency
+    }
+
+    /// The statistics by the names of envoyproxy/ratelimit, if they are kept.
+    pub(crate) fn statistics(&self) -> Option<&Statistics> {
+        self.shared.statistics.as_ref()
     }
 
     pub(crate) fn decision_log(&self) -> &DecisionLog {

@@ -25,8 +25,9 @@ mod tls;
 pub use access::{Access, Caller, Keyring, KeyringError, Keys, Principal, Scope, Scopes};
 pub use engine::{
     Actual, Ask, AskError, Basis, CallCounts, CallOutcome, Clerk, DecisionLog, Engine, EngineOptions, Family,
-    Finding, HitCounts, HoldBound, LONGEST_HOLD, LoadProblem, Loaded, LoggedCalls, Opened, Origin, Outcome,
-    Own, PermitId, PermitIdError, PolicyStatus, Reset, Ruling, SettleError, Subject, Tallied, Tally, Told,
+    Finding, HoldBound, LONGEST_HOLD, LoadProblem, Loaded, LoggedCalls, NEAR_LIMIT_RATIO, Opened, Origin,
+    Outcome, Own, PermitId, PermitIdError, PolicyStatus, Reset, Ruling, SettleError, Subject, Tallied, Tally,
+    Told,
 };
 pub use http::{Hosts, HttpApi, HttpLimits, HttpProtocol, ReadyNeeds};
 pub use metrics::{Compat, Connected, Meter, Metrics, TextFormat};

@@ -37,6 +37,7 @@
 
 mod compat;
 mod durations;
+mod envoy;
 mod errors;
 mod family;
 mod limitador;

@@ -202,7 +202,7 @@ impl Value for FieldName {
 
 /// A part of a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Ratio(pub(crate) f64);
+pub(crate) struct Ratio(pub(crate) f32);
 
 impl Value for Ratio {
     const NAME: &'static str = "RATIO";

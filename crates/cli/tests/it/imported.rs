@@ -139,3 +139,22 @@ fn limitador_http_serves_limitadors_api_beside_the_others() {
     assert!(status == 200 && counters.contains(r#""remaining":0"#), "{counters}");
     assert_eq!(ask(service.http, "POST", "/check", body).0, 404, "only there");
 }
+
+/// Item 26.2: with `--metrics-compat envoy` limits are counted by the names of envoyproxy/ratelimit.
+#[test]
+fn a_file_for_envoys_service_is_counted_by_the_names_of_that_service() {
+    let (_keep, path) = policy("");
+    let path = path.with_extension("yaml");
+    fs::write(&path, MAIL).unwrap();
+    let service = start(&path, &["--metrics-compat=envoy"]);
+    let sender = [("sender", "ann")];
+    assert_eq!([(); 2].map(|()| code(service.grpc, "mail", &sender)), [Code::Ok, Code::OverLimit]);
+    let metrics = service.get("/metrics");
+    for line in [
+        "ratelimit_service_rate_limit_total_hits{domain=\"mail\",key1=\"sender_ann\"} 2\n",
+        "ratelimit_service_rate_limit_over_limit{domain=\"mail\",key1=\"sender_ann\"} 1\n",
+        "ratelimit_service_total_requests{grpc_method=\"ShouldRateLimit\"} 2\n",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in {metrics}");
+    }
+}

@@ -22,6 +22,9 @@ pub struct Ask<'a, S: Store> {
     /// Whether nothing is asked for but whether limits are exceeded: a counter is if it counted more than its quota, any other
     /// limit if it would deny a cost of one. It is asked with [`Mode::Peek`](tollgate::store::Mode::Peek) at a cost of one.
     pub is_probe: bool,
+    /// The domain and the fields of the descriptor that supplies the limit, if it is not one of the policy. Statistics name the limit by
+    /// them.
+    pub in_place_of: Option<(&'a str, &'a [Field<'a>])>,
 }
 
 /// The limits that a request concerns.
@@ -48,7 +51,8 @@ impl<S: Store> Subject<'_, S> {
 impl<'a, S: Store> Ask<'a, S> {
     /// Creates a request with a cost of 1.
     pub fn new(subject: Subject<'a, S>) -> Self {
-        Self { subject, cost: None, in_quota_mode: false, in_shadow_mode: false, is_probe: false }
+        let (in_quota_mode, in_shadow_mode) = (false, false);
+        Self { subject, cost: None, in_quota_mode, in_shadow_mode, is_probe: false, in_place_of: None }
     }
 
     /// Creates a request for the limits of the policy.
@@ -59,6 +63,12 @@ impl<'a, S: Store> Ask<'a, S> {
     /// Creates a request for a limit that the caller supplied.
     pub fn limit(opened: &'a Opened<S>, key: &'a [u8]) -> Self {
         Self::new(Subject::Limit(opened, key))
+    }
+
+    /// Sets the descriptor that supplies the limit in place of those of the policy.
+    #[must_use]
+    pub fn in_place_of(self, domain: &'a str, fields: &'a [Field<'a>]) -> Self {
+        Self { in_place_of: Some((domain, fields)), ..self }
     }
 
     /// Sets the cost.

@@ -13,6 +13,7 @@ use super::notes::{Notes, Want, count_bad_values};
 use super::permits::Held;
 use super::ruling::{About, Basis, Finding, Findings, Ruling, findings, is_refused};
 use super::settle::Costs;
+use super::statistics::Statistics;
 
 /// A hit, and what there is to tell of its limit.
 pub(super) type Hits<'a, L> = SmallVec<[Hit<'a, L>; 4]>;
@@ -123,6 +124,18 @@ impl<'a, S: Store> Case<'a, S> {
         count_bad_values(&self.notes.bad_values, self.loaded);
         if let (Some(no_match), Some(domain)) = (self.notes.unmatched, self.domain()) {
             self.engine.shared.unmatched.count(domain, no_match.is_known, no_match.is_denied);
+        }
+        if let Some(statistics) = &self.engine.shared.statistics {
+            self.count_in(statistics, ruling);
+        }
+    }
+
+    #[cold]
+    fn count_in(&self, statistics: &Statistics, ruling: &Ruling<'_>) {
+        statistics.count(self.asks, ruling);
+        let no_match = self.notes.unmatched.filter(|no_match| !no_match.is_known);
+        if let (Some(_), Some(domain)) = (no_match, self.domain()) {
+            statistics.count_domain_not_found(domain, self.asks.len());
         }
     }
 

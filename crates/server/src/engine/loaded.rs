@@ -8,6 +8,7 @@ use tollgate::store::{Hit, Mode, Rule, Store};
 use tollgate_policy::{Limit, OnStoreFailure, Policy, Rates};
 
 use super::Tallies;
+use super::statistics::{Counted, Statistics};
 use super::tally::Tally;
 
 /// A policy whose limits are open in a store.
@@ -43,10 +44,17 @@ pub struct Told {
     /// Whether the policy puts it in shadow mode.
     pub(crate) is_shadow: bool,
     pub(super) tally: Arc<Tally>,
+    /// How it is counted in the statistics; `None` if it is not.
+    pub(super) counted: Option<Counted>,
 }
 
 impl<S: Store> Loaded<S> {
-    pub(super) fn new(policy: Policy, store: &S, tallies: &mut Tallies) -> Self {
+    pub(super) fn new(
+        policy: Policy,
+        store: &S,
+        tallies: &mut Tallies,
+        statistics: Option<&Statistics>,
+    ) -> Self {
         let opened = policy.rates().map(|(limit, rates)| {
             let rule = rule(limit, rates);
             let names = (rule.domain().into(), rule.name().into());
@@ -56,6 +64,7 @@ impl<S: Store> Loaded<S> {
             opened.told.metadata = limit.metadata().cloned();
             opened.told.cost_field = limit.cost_field().map(Arc::from);
             opened.told.is_shadow = limit.mode() == tollgate_policy::Mode::Shadow;
+            opened.told.counted = statistics.and_then(|statistics| statistics.counted(limit, rates));
             opened
         });
         let opened = opened.collect();
@@ -92,8 +101,17 @@ impl<S: Store> Opened<S> {
     pub(super) fn new(store: &S, rule: Rule, on_store_failure: OnStoreFailure, tally: Arc<Tally>) -> Self {
         let limit = store.open(&rule);
         let fields = fields(&rule).unwrap_or_default();
-        let (label, metadata, cost_field, is_shadow) = (None, None, None, false);
-        let told = Told { rule, label, metadata, on_store_failure, fields, cost_field, is_shadow, tally };
+        let told = Told {
+            rule,
+            label: None,
+            metadata: None,
+            on_store_failure,
+            fields,
+            cost_field: None,
+            is_shadow: false,
+            tally,
+            counted: None,
+        };
         Self { limit, told, refusal: None }
     }
 

@@ -29,6 +29,7 @@ pub struct EngineOptions {
     pub(super) hold_bytes: u64,
     pub(super) holds_per_caller: usize,
     pub(super) decision_log: DecisionLog,
+    pub(super) near_limit_ratio: Option<f32>,
 }
 
 impl EngineOptions {
@@ -36,7 +37,14 @@ impl EngineOptions {
     pub fn new() -> Self {
         let (time, fallback) = (Time::of(MonotonicClock::new()), MemoryStore::new());
         let decision_log = DecisionLog::default();
-        Self { time, fallback, hold_bytes: u64::MAX, holds_per_caller: 10_000, decision_log }
+        Self {
+            time,
+            fallback,
+            hold_bytes: u64::MAX,
+            holds_per_caller: 10_000,
+            decision_log,
+            near_limit_ratio: None,
+        }
     }
 
     /// Uses another time. Decisions go by the store's own clock.
@@ -57,6 +65,12 @@ impl EngineOptions {
     /// Logs decisions. Without this none is.
     pub fn decision_log(self, decision_log: DecisionLog) -> Self {
         Self { decision_log, ..self }
+    }
+
+    /// Counts hits by the names and rules of envoyproxy/ratelimit, for [`Compat::Envoy`](crate::Compat::Envoy). Hits above this
+    /// share of a limit are near it; envoyproxy/ratelimit has [0.8](crate::NEAR_LIMIT_RATIO).
+    pub fn envoy_statistics(self, near_limit_ratio: f32) -> Self {
+        Self { near_limit_ratio: Some(near_limit_ratio), ..self }
     }
 
     /// Lets one caller hold at most so many permits at once: 10 000 unless said otherwise.

@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 use tollgate::Decision;
 use tollgate::store::{Answer, Hit, Judgement, Mode, Rule, Said};
 
-use super::hit_counts::HitCounts;
 use super::loaded::Told;
 use super::tally::Outcome;
 
@@ -155,7 +154,7 @@ impl Finding<'_> {
     }
 
     /// What became of the call here, if it all ended so.
-    fn outcome(&self, is_allowed: bool) -> Option<Outcome> {
+    pub(super) fn outcome(&self, is_allowed: bool) -> Option<Outcome> {
         let refuses = self.is_refusal();
         if !is_allowed && !refuses && self.mode != Mode::Count {
             return None; // it would have let pass what others refused, and took nothing
@@ -192,9 +191,6 @@ pub(super) fn count(findings: &[Finding<'_>], is_allowed: bool) {
         if let Some(outcome) = finding.outcome(is_allowed).filter(|_| is_counted(finding.mode)) {
             let is_near = outcome == Outcome::Allowed && of_limit.iter().any(Finding::is_near);
             finding.limit.tally.count(outcome, finding.cost, is_near);
-            if is_near || finding.is_refusal() {
-                finding.limit.tally.count_hits(HitCounts::of(finding)); // all others are far from the limit
-            }
         }
     }
 }

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::hit_counts::HitCounts;
-
 /// What became of a call, as a limit saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -109,9 +107,6 @@ pub struct Tally {
     calls: [AtomicU64; Outcome::ALL.len()],
     hits: [AtomicU64; Outcome::ALL.len()],
     near: AtomicU64,
-    near_hits: AtomicU64,
-    over_hits: AtomicU64,
-    shadow_hits: AtomicU64,
     bad_values: AtomicU64,
 }
 
@@ -133,16 +128,6 @@ impl Tally {
         add(&self.hits[outcome as usize], cost);
         if is_near {
             self.near.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Adds the hits of a call that were near or over the limit.
-    pub(super) fn count_hits(&self, hits: HitCounts) {
-        let HitCounts { within: _, near, over, shadow } = hits;
-        for (sum, more) in [(&self.near_hits, near), (&self.over_hits, over), (&self.shadow_hits, shadow)] {
-            if more > 0 {
-                add(sum, more);
-            }
         }
     }
 
@@ -169,28 +154,13 @@ impl Tally {
     pub fn near(&self) -> u64 {
         self.near.load(Ordering::Relaxed)
     }
-
-    /// Returns the hits near the limit, as [`HitCounts`] counts them.
-    pub fn near_hits(&self) -> u64 {
-        self.near_hits.load(Ordering::Relaxed)
-    }
-
-    /// Returns the hits over the limit, as [`HitCounts`] counts them.
-    pub fn over_hits(&self) -> u64 {
-        self.over_hits.load(Ordering::Relaxed)
-    }
-
-    /// Returns the hits over the limit in shadow mode, as [`HitCounts`] counts them.
-    pub fn shadow_hits(&self) -> u64 {
-        self.shadow_hits.load(Ordering::Relaxed)
-    }
 }
 
-/// Adds to a sum, which never falls.
+/// Adds hits to a counter. Callers name any cost, and a count that falls looks like a restart, so it stays at its maximum.
 #[inline]
-fn add(sum: &AtomicU64, more: u64) {
-    if sum.fetch_add(more, Ordering::Relaxed).checked_add(more).is_none() {
-        sum.store(u64::MAX, Ordering::Relaxed); // callers name any cost, and a count that falls looks like a restart
+pub(super) fn add(counter: &AtomicU64, hits: u64) {
+    if counter.fetch_add(hits, Ordering::Relaxed).checked_add(hits).is_none() {
+        counter.store(u64::MAX, Ordering::Relaxed);
     }
 }
 

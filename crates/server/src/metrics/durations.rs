@@ -57,6 +57,11 @@ impl Durations {
         ends.zip(self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed))).collect()
     }
 
+    /// How many events there were.
+    pub(super) fn count(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum()
+    }
+
     /// How long all events took together, in seconds.
     pub(super) fn seconds(&self) -> f64 {
         Duration::from_nanos(self.nanos.load(Ordering::Relaxed)).as_secs_f64()

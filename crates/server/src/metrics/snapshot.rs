@@ -11,6 +11,7 @@ use tollgate::store::{Health, OnLease, Store, Usage};
 
 use super::compat::Compat;
 use super::durations::Durations;
+use super::envoy::EnvoyMetrics;
 use super::errors::ErrorReason;
 use super::family::Family;
 use super::limitador::Namespaces;
@@ -233,11 +234,17 @@ impl<S: Store> Collector for Snapshot<S> {
         self.program(&mut encoder)?;
         let Some(compat) = self.compat else { return Ok(()) };
         let is_partitioned = self.engine.store().health().is_some_and(|health| !health.is_up);
-        compat.encode(&self.tallies, &self.status, &self.namespaces, is_partitioned, &mut encoder)
+        let grpc = self.meters.iter().find(|meter| meter.protocol() == "grpc");
+        let envoy = EnvoyMetrics {
+            statistics: self.engine.statistics(),
+            status: &self.status,
+            grpc: grpc.map(AsRef::as_ref),
+        };
+        compat.encode(&envoy, &self.namespaces, is_partitioned, &mut encoder)
     }
 }
 
-fn encode_durations(durations: &Durations, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+pub(super) fn encode_durations(durations: &Durations, mut encoder: MetricEncoder<'_>) -> fmt::Result {
     let buckets = durations.buckets();
     let count = buckets.iter().map(|bucket| bucket.1).sum();
     encoder.encode_histogram::<NoLabelSet>(durations.seconds(), count, &buckets, None)

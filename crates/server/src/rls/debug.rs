@@ -7,7 +7,7 @@ use tollgate::store::Store;
 use tollgate_policy::{Limit, Mode, Policy};
 
 use super::proto::Unit;
-use crate::engine::{Engine, Outcome, Tally};
+use crate::engine::{Counter, Engine, Statistics};
 
 /// The page `/rlconfig`: a line for each limit of the policy.
 pub(crate) fn config(policy: &Policy) -> String {
@@ -27,28 +27,17 @@ pub(crate) fn config(policy: &Policy) -> String {
     page
 }
 
-/// The page `/stats`: a line for each counter of each limit.
+/// The page `/stats`: a line for each counter of each limit. It is empty if the engine does not count them.
 pub(crate) fn stats<S: Store>(engine: &Engine<S>) -> String {
-    let loaded = engine.loaded();
     let mut page = String::new();
-    for limit in loaded.policy().limits().iter().filter(|limit| limit.mode() != Mode::Off) {
-        let tally = loaded.opened()[limit.rates()[0].number()].told().tally();
-        for (name, count) in counters(tally) {
-            let _ = writeln!(page, "ratelimit.service.rate_limit.{}.{name}: {count}", path(limit));
+    let limits = engine.statistics().map(Statistics::limits).unwrap_or_default();
+    for (limit, counts) in limits {
+        for counter in Counter::ALL {
+            let (name, count) = (counter.name(), counts[counter as usize]);
+            let _ = writeln!(page, "ratelimit.service.rate_limit.{limit}.{name}: {count}");
         }
     }
     page
-}
-
-fn counters(tally: &Tally) -> [(&'static str, u64); 5] {
-    let hits = |outcomes: &[Outcome]| -> u64 { outcomes.iter().map(|outcome| tally.hits(*outcome)).sum() };
-    [
-        ("total_hits", hits(&Outcome::ALL)),
-        ("within_limit", hits(&[Outcome::Allowed, Outcome::ErrorOpen, Outcome::ErrorLocalAllowed])),
-        ("near_limit", tally.near()),
-        ("over_limit", hits(&[Outcome::Denied, Outcome::ErrorClosed, Outcome::ErrorLocalDenied])),
-        ("shadow_mode", hits(&[Outcome::ShadowDenied])),
-    ]
 }
 
 /// The domain and the entries of a limit, or its name if it has no entries, with dots between them.

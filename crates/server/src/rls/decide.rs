@@ -150,7 +150,9 @@ impl<'a, S: Store> Question<'a, S> {
                 _ if wish.fields.is_empty() && !self.has_bare_limits => {
                     Ask::new(Subject::Nothing(&self.request.domain))
                 }
-                Some(brought) => Ask::limit(&brought.opened, &brought.key),
+                Some(brought) => {
+                    Ask::limit(&brought.opened, &brought.key).in_place_of(&self.request.domain, &wish.fields)
+                }
                 None => Ask::new(Subject::Policy(&self.request.domain, &wish.fields)),
             };
             ask.costing(wish.cost)

@@ -2,5 +2,6 @@
 
 mod cases;
 mod failing;
+mod metrics;
 mod proxy;
 mod response_path;

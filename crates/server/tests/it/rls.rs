@@ -13,5 +13,7 @@ mod kuadrant;
 mod rig;
 mod routes;
 mod services;
+mod statistics;
+mod statistics_names;
 mod store_down;
 mod values;

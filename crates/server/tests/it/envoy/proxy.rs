@@ -10,7 +10,9 @@ use tollgate::ManualClock;
 use tollgate::store::MemoryStore;
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
-use tollgate_server::{Engine, Metrics, Origin, RlsOptions, RlsProtocol, Running, Server};
+use tollgate_server::{
+    Engine, EngineOptions, Metrics, NEAR_LIMIT_RATIO, Origin, RlsOptions, RlsProtocol, Running, Server,
+};
 use tollgate_testkit::{Envoy, free_port};
 
 /// 2026-11-15 18:39:20 UTC, for ever: no window ends while a test runs.
@@ -40,7 +42,8 @@ impl World {
         let store = MemoryStore::builder().clock(clock.clone()).build();
         let policy =
             Policy::parse("limits.yaml", setup.limits).unwrap_or_else(|problems| panic!("{problems}"));
-        let engine = Engine::in_time(store, policy, Origin::default(), Time::of(clock));
+        let options = EngineOptions::new().time(Time::of(clock)).envoy_statistics(NEAR_LIMIT_RATIO);
+        let engine = Engine::with_options(store, policy, Origin::default(), options);
         let (service, running) = serve(&engine, 0, setup.options);
         let front = free_port();
         let envoy = Envoy::start(&configuration(front, service.port(), upstream(), setup));

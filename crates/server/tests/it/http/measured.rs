@@ -1,6 +1,6 @@
 //! Metrics.
 
-use tollgate_server::{Compat, HttpApi, Metrics, TextFormat};
+use tollgate_server::{Compat, EngineOptions, HttpApi, Metrics, NEAR_LIMIT_RATIO, TextFormat};
 
 use super::support::Site;
 
@@ -72,7 +72,11 @@ fn what_is_held_is_told() {
 #[test]
 fn others_names_are_told_on_request() {
     let names = |compat| {
-        let site = Site::with(POLICY, |_| HttpApi::new(Metrics::new().compat(compat)));
+        let site = Site::with_engine_options(
+            POLICY,
+            EngineOptions::new().envoy_statistics(NEAR_LIMIT_RATIO),
+            |_| HttpApi::new(Metrics::new().compat(compat)),
+        );
         for _ in 0..3 {
             site.check(r#"{"descriptor":{"ip":"1"},"mode":"count"}"#);
         }

@@ -10,7 +10,8 @@ use tollgate::store::{MemoryStore, Store};
 use tollgate_flow::Time;
 use tollgate_policy::Policy;
 use tollgate_server::{
-    ConnectionLimits, Engine, HttpApi, HttpLimits, HttpProtocol, Metrics, Origin, Running, Server,
+    ConnectionLimits, Engine, EngineOptions, HttpApi, HttpLimits, HttpProtocol, Metrics, Origin, Running,
+    Server,
 };
 
 /// Longer than anything takes, so that a test which waits for it fails.
@@ -43,6 +44,16 @@ impl Site {
         Self::admitting(ConnectionLimits::default(), policy, change)
     }
 
+    pub(crate) fn with_engine_options(
+        policy: &str,
+        options: EngineOptions,
+        change: impl FnOnce(HttpApi) -> HttpApi,
+    ) -> Self {
+        let clock = ManualClock::new();
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        Self::start(ConnectionLimits::default(), store, clock, policy, options, |server| server, change)
+    }
+
     /// With so many connections.
     pub(crate) fn admitting(
         connections: ConnectionLimits,
@@ -51,7 +62,7 @@ impl Site {
     ) -> Self {
         let clock = ManualClock::new();
         let store = MemoryStore::builder().clock(clock.clone()).names(100).build();
-        Self::start(connections, store, clock, policy, |server| server, change)
+        Self::start(connections, store, clock, policy, EngineOptions::new(), |server| server, change)
     }
 }
 
@@ -63,7 +74,7 @@ impl<S: Store> Site<S> {
         shape: impl FnOnce(Server<S>) -> Server<S>,
         change: impl FnOnce(HttpApi) -> HttpApi,
     ) -> Self {
-        Self::start(ConnectionLimits::default(), store, clock, policy, shape, change)
+        Self::start(ConnectionLimits::default(), store, clock, policy, EngineOptions::new(), shape, change)
     }
 
     fn start(
@@ -71,12 +82,13 @@ impl<S: Store> Site<S> {
         store: S,
         clock: ManualClock,
         policy: &str,
+        options: EngineOptions,
         shape: impl FnOnce(Server<S>) -> Server<S>,
         change: impl FnOnce(HttpApi) -> HttpApi,
     ) -> Self {
         let policy = Policy::parse("limits.toml", policy).unwrap();
         let origin = Origin { name: "limits.toml".to_owned(), hash: "c0ffee".to_owned() };
-        let engine = Engine::in_time(store, policy, origin, Time::of(clock.clone()));
+        let engine = Engine::with_options(store, policy, origin, options.time(Time::of(clock.clone())));
         let mut server = shape(Server::new(engine.clone()).workers(2));
         let protocol = HttpProtocol::new(change(HttpApi::new(Metrics::new())));
         let address = server.listen_with(connections, ([127, 0, 0, 1], 0).into(), protocol, None).unwrap();

@@ -52,10 +52,19 @@ impl<S: Store> Rig<S> {
         keyring: Keyring,
     ) -> Self {
         let engine = Engine::in_time(store, policy(text), Origin::default(), Time::of(clock.clone()));
+        Self::serve(engine, clock, options, keyring, &Metrics::new())
+    }
+
+    pub(crate) fn serve(
+        engine: Engine<S>,
+        clock: ManualClock,
+        options: RlsOptions,
+        keyring: Keyring,
+        metrics: &Metrics,
+    ) -> Self {
         let mut server = Server::new(engine.clone()).workers(2).keys(Keys::new(keyring));
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let address =
-            server.listen(nowhere, RlsProtocol::new(&Metrics::new()).options(options), None).unwrap();
+        let address = server.listen(nowhere, RlsProtocol::new(metrics).options(options), None).unwrap();
         let running = Some(server.start().unwrap());
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
         Self { clock, engine, address, channel, running }

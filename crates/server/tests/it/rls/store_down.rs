@@ -13,7 +13,7 @@ use super::rig::{EVENING, Rig, descriptor, request};
 
 /// Opens limits, and can tell nothing about them.
 #[derive(Clone)]
-struct Down(MemoryStore<ManualClock>);
+pub(crate) struct Down(pub(crate) MemoryStore<ManualClock>);
 
 fn gone<T>() -> Ready<Result<T, StoreError>> {
     ready(Err(StoreError::transient("gone for lunch")))
