@@ -72,7 +72,7 @@ use crate::Time;
 /// let limiter = Limiter::new(Quota::per_hour(1));
 /// let scope = Scope::new(Time::tokio()).within(Duration::from_secs(5));
 /// call(&limiter, &scope).await.unwrap();
-/// assert!(call(&limiter, &scope).await.unwrap_err().to_string().starts_with("the deadline is too soon"));
+/// assert!(call(&limiter, &scope).await.unwrap_err().to_string().starts_with("deadline too soon"));
 /// # });
 /// ```
 #[derive(Clone, Debug)]

@@ -277,7 +277,10 @@ fn secrets_for_redis_come_from_files_and_are_not_shown() {
     let (secret, missing) = (secret.to_str().unwrap(), "/nowhere/at/all");
     let sentinel = "--store=redis+sentinel://127.0.0.1:1/main";
     let cases: [(&[&str], &str); 5] = [
-        (&[sentinel, "--redis-sentinel-password-file", missing], "--redis-sentinel-password-file: /nowhere"),
+        (
+            &[sentinel, "--redis-sentinel-password-file", missing],
+            "--redis-sentinel-password-file: the file cannot be read: No such file",
+        ),
         (
             &["--store=redis://127.0.0.1:1", "--redis-sentinel-password-file", secret],
             "a user or password for Sentinels needs an address with redis+sentinel:",
