@@ -41,6 +41,7 @@ pub use loaded::{Loaded, Opened, Told};
 pub use options::EngineOptions;
 pub use permits::{PermitId, PermitIdError};
 pub use reset::Reset;
+pub(crate) use ruling::is_counted;
 pub use ruling::{Basis, Finding, Ruling};
 pub use settle::{Actual, SettleError};
 pub use statistics::NEAR_LIMIT_RATIO;
