@@ -132,7 +132,7 @@ impl<'a, S: Store> Case<'a, S> {
 
     #[cold]
     fn count_in(&self, statistics: &Statistics, ruling: &Ruling<'_>) {
-        statistics.count(self.asks, ruling);
+        statistics.count(self.asks, ruling, self.notes.has_free_quota);
         let no_match = self.notes.unmatched.filter(|no_match| !no_match.is_known);
         if let (Some(_), Some(domain)) = (no_match, self.domain()) {
             statistics.count_domain_not_found(domain, self.asks.len());

@@ -124,7 +124,7 @@ impl Statistics {
     }
 
     /// Counts a call once it is decided.
-    pub(super) fn count<S: Store>(&self, asks: &[Ask<'_, S>], ruling: &Ruling<'_>) {
+    pub(super) fn count<S: Store>(&self, asks: &[Ask<'_, S>], ruling: &Ruling<'_>, has_free_quota: bool) {
         let findings = ruling.findings();
         for of_limit in findings.chunk_by(|a, b| a.ask == b.ask && std::ptr::eq(a.limit, b.limit)) {
             let finding = decisive(of_limit);
@@ -132,7 +132,9 @@ impl Statistics {
                 self.count_limit(&asks[finding.ask], finding);
             }
         }
-        if asks.iter().any(|ask| ask.in_shadow_mode) && is_refused_without_shadow_mode(findings) {
+        if asks.iter().any(|ask| ask.in_shadow_mode)
+            && is_refused_without_shadow_mode(findings, has_free_quota)
+        {
             add(&self.global_shadow_mode, 1);
         }
     }
@@ -218,8 +220,8 @@ fn decisive<'f, 'a>(of_limit: &'f [Finding<'a>]) -> &'f Finding<'a> {
 }
 
 /// Whether the call would be refused if only the limits that the policy has in shadow mode were in it.
-fn is_refused_without_shadow_mode(findings: &[Finding<'_>]) -> bool {
+fn is_refused_without_shadow_mode(findings: &[Finding<'_>], has_free_quota: bool) -> bool {
     let enforced: Vec<Finding<'_>> =
         findings.iter().map(|finding| Finding { is_shadow: finding.limit.is_shadow, ..*finding }).collect();
-    is_refused(enforced.iter())
+    is_refused(enforced.iter(), has_free_quota)
 }
