@@ -132,7 +132,9 @@ impl Statistics {
                 self.count_limit(&asks[finding.ask], finding);
             }
         }
-        if asks.iter().any(|ask| ask.in_shadow_mode) && is_refused_without_shadow_mode(findings, has_free_quota) {
+        if asks.iter().any(|ask| ask.in_shadow_mode)
+            && is_refused_without_shadow_mode(findings, has_free_quota)
+        {
             add(&self.global_shadow_mode, 1);
         }
     }

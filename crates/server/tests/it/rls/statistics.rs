@@ -94,6 +94,18 @@ async fn near_limit_counts_the_hits_above_the_ratio() {
     assert_eq!(counting.counts("user").await, [13, 10, 2, 3, 0]);
 }
 
+/// Item 26.3: a call of 15 hits on ten an hour counts five over and two near.
+#[tokio::test]
+async fn a_call_that_crosses_the_limit_counts_on_both_sides_of_it() {
+    let counting = Counting::new();
+    counting.ask(RlsOptions::default(), &hits("user", 15)).await;
+    assert_eq!(counting.counts("user").await, [15, 0, 2, 5, 0]);
+    counting.ask(RlsOptions::default(), &hits("user", 3)).await;
+    assert_eq!(counting.counts("user").await, [18, 0, 2, 8, 0], "then all hits are over");
+    counting.ask(RlsOptions::default(), &hits("tried", 12)).await;
+    assert_eq!(counting.counts("tried").await, [12, 0, 1, 10, 10]);
+}
+
 /// Item 26.3: the near limit ratio is that of the options.
 #[tokio::test]
 async fn near_limit_ratio_is_an_option() {
