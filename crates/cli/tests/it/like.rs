@@ -144,7 +144,7 @@ fn redis_of_the_environment_has_the_counters() {
     let url = format!("127.0.0.1:{}", redis.port());
     let more = [("REDIS_SOCKET_TYPE", "tcp"), ("REDIS_URL", &*url), ("CACHE_KEY_PREFIX", "shop_")];
     let service = Service::start_with(&[LIKE], &[&variables_of(root.path())[..], &more].concat());
-    service.tells("the counters are in redis");
+    service.tells("connected to Redis");
     assert_eq!(call(service.grpc, "ann").overall_code(), Code::Ok);
     assert!(redis.ask(&["KEYS", "shop_*"]).contains("shop_"), "{}", redis.ask(&["KEYS", "*"]));
 }

@@ -74,9 +74,10 @@ impl Envoy<'_> {
 
     fn domain(&mut self, node: &Node) {
         let Some(domain) = self.reader.text(node, "the name of a domain") else { return };
-        match name_problem("domain", &domain) {
-            Some(message) => self.reader.problem(node.mark(), message, None),
-            None => (self.domain, self.place) = (domain, Some(self.reader.place(node.mark()))),
+        if let Some(message) = name_problem("domain", &domain) {
+            self.reader.problem(node.mark(), message, None);
+        } else {
+            (self.domain, self.place) = (domain, Some(self.reader.place(node.mark())));
         }
     }
 

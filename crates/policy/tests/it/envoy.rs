@@ -237,7 +237,7 @@ mod directories {
                 let first = path.join("1.yaml");
                 assert_eq!(
                     told,
-                    [format!("the domain \"a\" is already in {}", first.display())],
+                    [format!("the domain \"a\" is already defined in {}", first.display())],
                     "{files:?}"
                 );
             }
@@ -282,8 +282,8 @@ mod directories {
         assert_eq!(
             told,
             [
-                (2, "\"domain\" is already there in line 1; only this one counts"),
-                (8, "\"requests_per_unit\" is already there in line 7; only this one counts"),
+                (2, "\"domain\" is already defined in line 1; only this one counts"),
+                (8, "\"requests_per_unit\" is already defined in line 7; only this one counts"),
                 (9, "a second document begins here; only the first one counts"),
             ]
         );

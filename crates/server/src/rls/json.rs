@@ -302,33 +302,33 @@ mod tests {
     fn read_names_the_place_of_a_mistake() {
         let cases = [
             ("", "the body is not JSON: EOF while parsing a value at line 1 column 0"),
-            ("[]", "the body is []: it must be an object"),
+            ("[]", "the body must be an object, not []"),
             (
                 r#"{"domian":"web"}"#,
-                "there is no \"domian\" in the body: there are domain, descriptors and hitsAddend",
+                "unknown field \"domian\" in the body; expected domain, descriptors or hitsAddend",
             ),
-            (r#"{"domain":7}"#, "domain is 7: it must be a text"),
-            (r#"{"domain":"web","descriptors":{}}"#, "descriptors is {}: it must be a list"),
+            (r#"{"domain":7}"#, "domain must be a string, not 7"),
+            (r#"{"domain":"web","descriptors":{}}"#, "descriptors must be a list, not {}"),
             (
                 r#"{"domain":"web","descriptors":[{"entries":[{"key":"a","valeu":"b"}]}]}"#,
-                "there is no \"valeu\" in descriptors[0].entries[0].valeu: there are key and value",
+                "unknown field \"valeu\" in descriptors[0].entries[0]; expected key or value",
             ),
-            (r#"{"hitsAddend":-1}"#, "hitsAddend is -1: it must be a whole number from 0 to 4294967295"),
+            (r#"{"hitsAddend":-1}"#, "hitsAddend must be a whole number from 0 to 4294967295, not -1"),
             (
                 r#"{"hitsAddend":"4294967296"}"#,
-                "hitsAddend is \"4294967296\": it must be a whole number from 0 to 4294967295",
+                "hitsAddend must be a whole number from 0 to 4294967295, not \"4294967296\"",
             ),
             (
                 r#"{"descriptors":[{"hitsAddend":"1e3"}]}"#,
-                "descriptors[0].hitsAddend is \"1e3\": it must be a whole number from 0 to 18446744073709551615",
+                "descriptors[0].hitsAddend must be a whole number from 0 to 18446744073709551615, not \"1e3\"",
             ),
             (
                 r#"{"descriptors":[{"limit":{"unit":"FORTNIGHT"}}]}"#,
-                "descriptors[0].limit.unit is \"FORTNIGHT\": it must be SECOND, MINUTE, HOUR, DAY, MONTH or YEAR, or its number",
+                "descriptors[0].limit.unit must be SECOND, MINUTE, HOUR, DAY, MONTH or YEAR, or its number, not \"FORTNIGHT\"",
             ),
             (
                 r#"{"descriptors":[{"isNegativeHits":"yes"}]}"#,
-                "descriptors[0].isNegativeHits is \"yes\": it must be true or false",
+                "descriptors[0].isNegativeHits must be true or false, not \"yes\"",
             ),
         ];
         for (body, message) in cases {

@@ -100,7 +100,7 @@ fn bad_requests_are_answered_400_404_and_405() {
     for path in ["/", "/v1/check", "/limits", "/limits/", "/counters/", "/checks", "/status/"] {
         assert_eq!(site.get(path).status, 404, "{path}");
     }
-    assert_eq!(site.get("/check").problem(405), "this path answers POST only");
+    assert_eq!(site.get("/check").problem(405), "method not allowed; use POST");
     assert_eq!(site.post("/limits/toystore", "{}").status, 405);
     let plain =
         "POST /check HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\n{}";
