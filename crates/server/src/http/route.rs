@@ -70,14 +70,13 @@ impl Route {
             let elsewhere = elsewhere.filter(|scope| !scopes.has(*scope));
             return Err(elsewhere.map_or_else(|| not_found(path, served), |scope| not_here(path, scope)));
         };
-        if route == Self::RateLimit {
-            return Ok(route); // envoyproxy/ratelimit takes any method for it, and reads the body
-        }
-        let allowed: &[Method] = if route.is_post() { &[Method::POST] } else { &[Method::GET, Method::HEAD] };
-        if allowed.contains(&head.method) {
-            return Ok(route);
-        }
-        Err(Refusal::method(if route.is_post() { "POST" } else { "GET, HEAD" }))
+        let (allowed, names): (&[Method], &str) = match route {
+            // envoyproxy/ratelimit reads the body of a GET, too.
+            Self::RateLimit => (&[Method::POST, Method::GET], "POST, GET"),
+            _ if route.is_post() => (&[Method::POST], "POST"),
+            _ => (&[Method::GET, Method::HEAD], "GET, HEAD"),
+        };
+        if allowed.contains(&head.method) { Ok(route) } else { Err(Refusal::method(names)) }
     }
 
     /// Whether it is among those of some scopes, of which only these of envoyproxy/ratelimit.

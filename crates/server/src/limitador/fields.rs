@@ -15,7 +15,9 @@ pub(crate) fn fields(ruling: &Ruling<'_>) -> Vec<(&'static str, String)> {
     let Some(first) = all.first() else { return Vec::new() };
     let quota = first.limit.rule.quotas()[first.quota];
     let mut limit = quota.count().to_string();
-    all.iter().for_each(|finding| push_policy(&mut limit, finding));
+    for finding in &all {
+        push_policy(&mut limit, finding);
+    }
     vec![
         ("X-RateLimit-Limit", limit),
         ("X-RateLimit-Remaining", first.decision.remaining().to_string()),

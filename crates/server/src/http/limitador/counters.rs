@@ -37,7 +37,7 @@ pub(super) async fn counters<S: Store>(
             [] => vec![&b""[..]],
             _ => busiest
                 .iter()
-                .filter(|busy| is_of_limit(&*busy.domain, &*busy.name))
+                .filter(|busy| is_of_limit(&busy.domain, &busy.name))
                 .map(|busy| &busy.key[..])
                 .collect(),
         };

@@ -52,7 +52,7 @@ fn condition((field, condition): &(String, Condition)) -> String {
             [Test::Is(value)] => format!("{} == {}", path(field), quoted(value)),
             _ => format!("{}: {condition}", path(field)),
         },
-        other => format!("{}: {other}", path(field)),
+        absent @ Condition::Absent => format!("{}: {absent}", path(field)),
     }
 }
 

@@ -5,7 +5,7 @@ use tollgate_server::{Compat, Metrics, RlsOptions};
 use super::proxy::{Setup, World, headers};
 
 const LIMITS: &str = r"
-domain: rl
+domain: web
 descriptors:
   - key: unspec
     detailed_metric: true
@@ -33,7 +33,8 @@ async fn unspecified_values_and_shadow_mode_are_in_the_metrics() {
         ("over_limit", "trial", 2),
         ("shadow_mode", "trial", 2),
     ] {
-        let line = format!("ratelimit_service_rate_limit_{counter}{{domain=\"rl\",key1=\"{key}\"}} {hits}\n");
+        let line =
+            format!("ratelimit_service_rate_limit_{counter}{{domain=\"web\",key1=\"{key}\"}} {hits}\n");
         assert!(text.contains(&line), "{line} is not in {text}");
     }
 }

@@ -238,7 +238,7 @@ fn every_path_of_the_document_is_there_and_no_other() {
                 .client()
                 .ask(&format!("{word} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 0\r\n\r\n"));
             let is_described = methods.get(method).is_some();
-            // As in envoyproxy/ratelimit, /json answers any method.
+            // As in envoyproxy/ratelimit, /json answers GET as it answers POST.
             assert_eq!(answer.status == 405, !is_described && *path != "/json", "{word} {path}: {answer:?}");
             let statuses = methods[if is_described { method } else { "none" }]["responses"].as_object();
             assert!(

@@ -35,7 +35,7 @@ async fn it_is_served_where_it_is_wanted() {
 
 /// Item 26.4: any method is answered; without a body the request is malformed.
 #[tokio::test]
-async fn json_takes_any_method_and_answers_errors_as_text() {
+async fn json_takes_get_and_answers_errors_as_text() {
     let rig = rig(ONE);
     let mut clerk = rig.engine.clerk();
     let api = HttpApi::new(Metrics::new()).rls(RlsOptions::default());
