@@ -125,7 +125,7 @@ fn table(bench: &Bench, lines: &str) -> Result<String, String> {
         }
         let cells =
             cells.iter().map(|cell| cell.map_or_else(|| " |".to_owned(), |n| format!(" {} |", figure(n))));
-        table += &format!("\n| {label} |{}", cells.collect::<String>());
+        table = format!("{table}\n| {label} |{}", cells.collect::<String>());
     }
     Ok(table)
 }

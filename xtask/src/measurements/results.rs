@@ -15,7 +15,8 @@ pub(super) struct Results(Vec<Bench>);
 /// One run of one bench.
 #[derive(Debug, Deserialize)]
 pub(super) struct Bench {
-    bench: String,
+    #[serde(rename = "bench")]
+    name: String,
     commit: String,
     machine: String,
     date: String,
@@ -28,7 +29,8 @@ pub(super) struct Bench {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Case {
-    case: String,
+    #[serde(rename = "case")]
+    name: String,
     unit: String,
     /// In the order in which they were measured.
     #[serde(deserialize_with = "in_order")]
@@ -70,13 +72,13 @@ impl Results {
         let parse = |text| serde_json::from_str(text).map_err(|error| format!("a result is broken: {error}"));
         let benches = texts.into_iter().map(parse).collect::<Result<Vec<Bench>, _>>()?;
         match benches.iter().find(|bench| bench.quick) {
-            Some(quick) => Err(format!("{} is of a --quick run", quick.bench)),
+            Some(quick) => Err(format!("{} is of a --quick run", quick.name)),
             None => Ok(Self(benches)),
         }
     }
 
     pub(super) fn bench(&self, name: &str) -> Result<&Bench, String> {
-        self.0.iter().find(|bench| bench.bench == name).ok_or_else(|| {
+        self.0.iter().find(|bench| bench.name == name).ok_or_else(|| {
             format!("there is no benches/results/{name}.json; `cargo xtask bench {name} --publish` writes it")
         })
     }
@@ -84,13 +86,13 @@ impl Results {
 
 impl Bench {
     pub(super) fn case(&self, name: &str) -> Result<&Case, String> {
-        let case = self.cases.iter().find(|case| case.case == name);
-        case.ok_or_else(|| format!("{} has no case `{name}`", self.bench))
+        let case = self.cases.iter().find(|case| case.name == name);
+        case.ok_or_else(|| format!("{} has no case `{name}`", self.name))
     }
 
     /// Returns how it was measured, with the versions of some peers, separated by commas.
     pub(super) fn about(&self, peers: &str) -> Result<String, String> {
-        let Self { bench, machine, date, commit, .. } = self;
+        let Self { name: bench, machine, date, commit, .. } = self;
         let short = |commit: &str| commit.chars().take(12).collect::<String>();
         let before = self.before.as_ref().map_or_else(String::new, |rev| format!(" --before {}", short(rev)));
         let dirty = if commit.ends_with("-dirty") { " with uncommitted changes" } else { "" };
@@ -105,7 +107,7 @@ impl Bench {
             versions.push(version.ok_or_else(|| format!("{bench} has no peer `{name}`"))?);
         }
         if !versions.is_empty() {
-            about += &format!(" Peers: {}.", versions.join(", "));
+            about = format!("{about} Peers: {}.", versions.join(", "));
         }
         Ok(about)
     }
@@ -141,13 +143,13 @@ impl Case {
 
     /// Returns the message that a contender was not measured.
     pub(super) fn without(&self, contender: &str) -> String {
-        format!("`{}` has no contender `{contender}`", self.case)
+        format!("`{}` has no contender `{contender}`", self.name)
     }
 }
 
 impl Goal {
     /// Returns the sentence that the goal was missed, as a list item.
-    fn sentence(&self, Case { case, unit, .. }: &Case) -> String {
+    fn sentence(&self, Case { name: case, unit, .. }: &Case) -> String {
         let contender = self.contender.as_deref().unwrap_or("tollgate");
         let (Some(measured), Some((kind, bound))) = (self.measured, self.bound.first_key_value()) else {
             return format!("- `{case}`: `{contender}` was not measured.");

@@ -90,7 +90,7 @@ limitador.once = true
     assert_eq!(read(&Source::new("converted.toml", toml)).unwrap(), example());
 }
 
-/// Item 26.10: files as Kuadrant's operator writes them into a ConfigMap are read.
+/// Item 26.10: files as Kuadrant's operator writes them into a `ConfigMap` are read.
 #[test]
 fn files_of_kuadrants_operator_are_read() {
     let text = r#"---

@@ -11,7 +11,7 @@ use tollgate_server::{Compat, Engine, EngineOptions, Keyring, Metrics, NEAR_LIMI
 use super::rig::{EVENING, Rig, costing, descriptor, request};
 use super::store_down::Down;
 
-const FILE: &str = r#"
+const FILE: &str = r"
 domain: web
 descriptors:
   - key: user
@@ -22,7 +22,7 @@ descriptors:
   - key: ip
     detailed_metric: true
     rate_limit: {unit: hour, requests_per_unit: 10}
-"#;
+";
 
 fn in_shadow_mode() -> RlsOptions {
     RlsOptions { shadow_mode: true, ..RlsOptions::default() }

@@ -18,7 +18,7 @@ type Entries = &'static [(&'static str, &'static str)];
 type Group = (&'static str, &'static [(Entries, &'static [&'static str])]);
 
 const KEYS_AND_VALUES: Group = (
-    r#"
+    r"
 domain: test-domain
 descriptors:
   - key: key1
@@ -52,7 +52,7 @@ descriptors:
   - key: key8
     shadow_mode: true
     rate_limit: {unit: minute, requests_per_unit: 3}
-"#,
+",
     &[
         (&[("key1", "something")], &[]),
         (&[("key1", "value1")], &[]),
@@ -79,7 +79,7 @@ descriptors:
 );
 
 const DETAILED_METRIC: Group = (
-    r#"
+    r"
 domain: test-domain
 descriptors:
   - key: unspec
@@ -101,7 +101,7 @@ descriptors:
       - key: user
         detailed_metric: true
         rate_limit: {unit: minute, requests_per_unit: 2}
-"#,
+",
     &[
         (&[("unspec", "unspecified_value")], &["test-domain", "unspec_unspecified_value"]),
         (&[("unspec", "another_value")], &["test-domain", "unspec_another_value"]),
@@ -113,7 +113,7 @@ descriptors:
 );
 
 const VALUE_TO_METRIC: Group = (
-    r#"
+    r"
 domain: test-domain
 descriptors:
   - key: tenant
@@ -149,7 +149,7 @@ descriptors:
       - key: leaf
         detailed_metric: true
         rate_limit: {unit: minute, requests_per_unit: 9}
-"#,
+",
     &[
         (&[("tenant", "acme")], &["test-domain", "tenant_acme"]),
         (
@@ -165,7 +165,7 @@ descriptors:
 );
 
 const WILDCARDS: Group = (
-    r#"
+    r"
 domain: test-domain
 descriptors:
   - key: wild
@@ -190,7 +190,7 @@ descriptors:
     value: api*
     detailed_metric: true
     rate_limit: {unit: minute, requests_per_unit: 9}
-"#,
+",
     &[
         (&[("wild", "foo1")], &["test-domain", "wild_foo*"]),
         (&[("wild", "foo2")], &["test-domain", "wild_foo*"]),
@@ -204,7 +204,7 @@ descriptors:
 );
 
 const SHARE_THRESHOLD: Group = (
-    r#"
+    r"
 domain: test-domain
 descriptors:
   - key: files
@@ -263,7 +263,7 @@ descriptors:
         value: res*v2
         share_threshold: true
         rate_limit: {unit: minute, requests_per_unit: 60}
-"#,
+",
     &[
         (&[("files", "files/a.pdf")], &["test-domain", "files_files/*"]),
         (&[("files", "files/b/c.csv")], &["test-domain", "files_files/*"]),
