@@ -85,11 +85,14 @@ fn expand(directive: &str, results: &Results) -> Result<String, String> {
         ["about", bench] => results.bench(bench)?.about(peers),
         ["table", bench] => table(results.bench(bench)?, lines),
         ["missed", bench] => Ok(results.bench(bench)?.missed()),
-        [bench, case, what, ref statistic @ ..] if statistic.len() < 2 => {
-            let (case, statistic) = (results.bench(bench)?.case(case)?, statistic.first().copied());
+        [bench, case_name, what, ref statistic @ ..] if statistic.len() < 2 => {
+            let (case, statistic) = (results.bench(bench)?.case(case_name)?, statistic.first().copied());
             let number = |name: &str| case.number(name, statistic)?.ok_or_else(|| case.without(name));
             match what.split_once('/') {
-                Some((one, other)) => Ok(significant(number(one)? / number(other)?, 3)),
+                Some((one, other)) => match number(one)? / number(other)? {
+                    ratio if ratio.is_finite() => Ok(significant(ratio, 3)),
+                    _ => Err(format!("`{case_name}` has no ratio to `{other}`, which is zero")),
+                },
                 None => Ok(figure(number(what)?)),
             }
         }
@@ -146,7 +149,8 @@ mod tests {
                        {"at_most": 10, "measured": 9.996, "met": true},
                        {"contender": "none", "always_at_most": 10, "measured": null, "met": false}]},
             {"case": "sweep", "unit": "us", "better": "lower", "contenders": {
-                "floor": {"median": 28682, "min": 153.2, "max": 2e6}},
+                "floor": {"median": 28682, "min": 153.2, "max": 2e6},
+                "none": {"median": 0, "min": 0, "max": 0}},
              "goals": [{"contender": "floor", "least_at_most": 100, "measured": 153.2, "met": false}]}]}"#;
 
     fn rendered(template: &str) -> Result<String, String> {
@@ -173,7 +177,7 @@ mod tests {
     #[test]
     fn a_table_has_every_contender_in_order_but_not_before() {
         let expected = "| | ns, 1 thread | µs |\n| --- | ---: | ---: |\n| tollgate | 10.0 | |\n| governor | 13 | |\n\
-            | floor | | 28 700 |\n";
+            | floor | | 28 700 |\n| none | | 0 |\n";
         assert_eq!(
             rendered("{{table direct\nns, 1 thread: allow-1t\nµs: sweep\n}}\n").as_deref(),
             Ok(expected)
@@ -213,6 +217,7 @@ mod tests {
             ("about direct: mutex", "direct has no peer `mutex`"),
             ("direct deny-1t tollgate", "direct has no case `deny-1t`"),
             ("direct allow-1t gov", "`allow-1t` has no contender `gov`"),
+            ("direct sweep floor/none", "`sweep` has no ratio to `none`, which is zero"),
             ("direct allow-1t tollgate mean", "there is no statistic `mean`; there are min and max"),
             ("table direct\nns: deny-1t\n", "direct has no case `deny-1t`"),
             ("table direct\nns: allow-1t\nrows: gov\n", "no column of the table has the contender `gov`"),

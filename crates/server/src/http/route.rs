@@ -71,8 +71,8 @@ impl Route {
             return Err(elsewhere.map_or_else(|| not_found(path, served), |scope| not_here(path, scope)));
         };
         let (allowed, names): (&[Method], &str) = match route {
-            // envoyproxy/ratelimit reads the body of a GET, too. New clients should not send one, so `Allow` does not list it.
-            Self::RateLimit => (&[Method::POST, Method::GET], "POST"),
+            // envoyproxy/ratelimit reads the body of a GET, too.
+            Self::RateLimit => (&[Method::POST, Method::GET], "POST, GET"),
             _ if route.is_post() => (&[Method::POST], "POST"),
             _ => (&[Method::GET, Method::HEAD], "GET, HEAD"),
         };
