@@ -2,7 +2,7 @@
 
 use tollgate_server::{Outcome, RlsOptions};
 
-use super::proxy::{Setup, World, headers};
+use super::proxy::{Setup, World, headers, overriding};
 
 /// As people have it for envoyproxy/ratelimit.
 const LIMITS: &str = r"
@@ -202,4 +202,18 @@ fn bytes_that_are_no_text_are_limited_like_any_others() {
         statuses.push(world.get(&[("x-user", "caf\u{e9}")]).status);
     }
     assert_eq!(statuses, [200, 200, 200, 429]);
+}
+
+/// Item 26.4: an override from Envoy counts in the counter of the configured limit.
+#[test]
+fn an_override_shares_the_counter_of_its_descriptor() {
+    let world = World::start(&Setup {
+        limits: "domain: web\ndescriptors:\n  - key: user\n    rate_limit: { unit: hour, requests_per_unit: 5 }\n",
+        rate_limits: headers(&["user"]) + &overriding("over", "user"),
+        denies_on_failure: true,
+        options: RlsOptions::default(),
+    });
+    assert_eq!(world.statuses(&[("x-user", "ann")], 2), [200; 2]);
+    assert_eq!(world.statuses(&[("x-over", "ann")], 2), [200, 429], "the third and the fourth of 3");
+    assert_eq!(world.statuses(&[("x-user", "ann")], 2), [200, 429], "the fifth and the sixth of 5");
 }

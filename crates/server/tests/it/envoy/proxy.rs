@@ -175,6 +175,11 @@ static_resources:
               - match: {{ prefix: "/" }}
                 route: {{ cluster: upstream }}
           http_filters:
+          - name: envoy.filters.http.set_metadata
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.set_metadata.v3.Config
+              metadata:
+              - {{ metadata_namespace: test, value: {{ limit: {{ requests_per_unit: 3, unit: HOUR }} }} }}
           - name: envoy.filters.http.ratelimit
             typed_config:
               "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
@@ -211,6 +216,13 @@ static_resources:
         - endpoint: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: {service} }} }} }}
 "#
     )
+}
+
+/// A descriptor with the value of the header `x-NAME` as its `key`, and with an override of 3 per hour.
+pub(crate) fn overriding(name: &str, key: &str) -> String {
+    let action = format!("request_headers: {{ header_name: x-{name}, descriptor_key: {key} }}");
+    let limit = "dynamic_metadata: { metadata_key: { key: test, path: [{ key: limit }] } }";
+    format!("- actions:\n  - {action}\n  limit:\n    {limit}\n")
 }
 
 /// A descriptor of some headers, if all of them are there.
