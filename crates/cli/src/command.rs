@@ -43,7 +43,7 @@ fn policy() -> Command {
         .subcommand_required(true)
         .subcommand(
             Command::new("check")
-                .about("Report all errors and warnings of policies")
+                .about("Report all errors and warnings in policy files")
                 .arg(file("Policy files or folders [default: the built-in policy]").num_args(0..))
                 .arg(merge_domains())
                 .arg(
@@ -56,7 +56,7 @@ fn policy() -> Command {
         )
         .subcommand(
             Command::new("explain")
-                .about("Show which limits apply to a request, why, and their decisions on an empty store")
+                .about("Show which limits apply to a request, and what each decides if nothing has been counted yet")
                 .arg(file("Policy file or folder [default: the built-in policy]"))
                 .arg(merge_domains())
                 .arg(

@@ -119,7 +119,7 @@ impl Reading {
             return self.merge(part, draft);
         }
         let message = format!("the domain {domain:?} is already defined in {}", first.display());
-        let help = "put all limits of the domain into one file, or set --merge-domains (serve: --merge-domains true)".to_owned();
+        let help = "put all limits of the domain into one file, or allow several files: --merge-domains (for serve: --merge-domains true)".to_owned();
         self.problems.add(|| Problem::new(place, message).help(help));
     }
 

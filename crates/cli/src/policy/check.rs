@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::ArgMatches;
 use serde::Serialize;
-use tollgate_policy::Problems;
+use tollgate_policy::{Problem, Problems};
 
 use super::{BUILT_IN_NAME, as_asked, files, is_json, read};
 use crate::failure::Failure;
@@ -70,12 +70,27 @@ impl Checked {
             0 => format!("{path}: {limits} in {domains}, no problems\n"),
             count => {
                 let count = counted(count, "warning");
+                let warnings = labelled(warnings);
                 format!(
                     "{warnings}\n\n{path}: {limits} in {domains}, {count}; --strict treats them as errors\n"
                 )
             }
         }
     }
+}
+
+/// Formats warnings with the word `warning` before each message.
+fn labelled(warnings: &Problems) -> String {
+    let label = |warning: &Problem| {
+        let mut labelled = warning.clone();
+        labelled.message.insert_str(0, "warning: ");
+        labelled.to_string()
+    };
+    let mut texts: Vec<String> = warnings.iter().map(label).collect();
+    if warnings.count() > texts.len() {
+        texts.push(format!("and {} more", warnings.count() - texts.len()));
+    }
+    texts.join("\n\n")
 }
 
 fn counted(number: usize, what: &str) -> String {

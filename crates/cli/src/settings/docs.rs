@@ -14,8 +14,8 @@ pub(super) fn markdown() -> String {
          <!-- Made by: cargo run -- settings --format markdown > docs/settings.md -->\n\n\
          Each setting can be set by a flag, by an environment variable, or in a TOML file that `--config PATH` or\n\
          `{CONFIG_VARIABLE}` names. Flags override variables, and variables override the file. `tollgate settings` prints the\n\
-         values and their sources. In the file, `http.address` is `address` in the table `[http]`. Relative paths start at the\n\
-         working directory of the command.\n\n\
+         values and their sources. In the file, write `http.address` as `address` in the table `[http]`. Relative paths\n\
+         are relative to the working directory of the command.\n\n\
          If a setting is invalid, tollgate reports all errors and exits with status 2. Other failures exit with status 1; a\n\
          clean stop exits with 0. Unknown `TOLLGATE_*` variables produce a warning, except those that Kubernetes sets.\n"
     );

@@ -173,7 +173,7 @@ fn service() -> Vec<Setting> {
         of(
             "like",
             "none",
-            "Also read the environment variables of this server, and use its default addresses; settings of tollgate override them, except those of the file",
+            "Start like this server: read its environment variables and use its default addresses. TOLLGATE_* variables and flags override them; they override the settings file",
             |to| &mut to.like,
         ),
         of("policy", "none", "Policy file or folder; none uses the built-in policy", |to| &mut to.policy),
@@ -205,16 +205,16 @@ fn service() -> Vec<Setting> {
         of(
             "drain_delay",
             "none",
-            "Keep serving this long after SIGTERM or SIGINT, while /readyz answers 503; none closes the listeners at once",
+            "After SIGTERM or SIGINT, answer 503 at /readyz for this long before the listeners close; none closes them at once",
             |to| &mut to.drain_delay,
         ),
         of(
             "store",
             "memory",
-            "Keep counters in this process, or in Redis or Valkey, where several processes share them",
+            "Where to keep the counters: in the memory of this process, or in Redis or Valkey, shared by several processes",
             |to| &mut to.store,
         ),
-        of("store_password_file", "none", "File with the password of Redis; one line end is ignored", |to| {
+        of("store_password_file", "none", "File that contains the password of Redis. A line break at its end is ignored", |to| {
             &mut to.store_password_file
         }),
     ]
@@ -231,7 +231,7 @@ fn http() -> Vec<Setting> {
         of(
             "http.hosts",
             "none",
-            "Accept these host names, separated by commas, besides localhost and IP addresses; * accepts all. Applies to clients without token and certificate",
+            "Host names, separated by commas, that clients without a token or certificate may use besides localhost and IP addresses; * allows all",
             |to| &mut to.http.hosts,
         ),
         of(
@@ -262,7 +262,7 @@ fn http() -> Vec<Setting> {
         of(
             "http.key_bytes",
             "1KiB",
-            "Maximum length of a key, a domain, and the name or value of a field, in characters",
+            "Maximum number of characters in a key, a domain, a field name or a field value",
             |to| &mut to.http.key_bytes,
         ),
         of(
@@ -303,13 +303,13 @@ fn envoy_and_redis() -> Vec<Setting> {
         of(
             "grpc.max_connection_age",
             "none",
-            "Send a GOAWAY on a gRPC connection of this age, a tenth more or less, so that clients connect again and may reach another server",
+            "Maximum age of a gRPC connection, varied by up to a tenth. The server then sends a GOAWAY, and the client reconnects, perhaps to another server",
             |to| &mut to.grpc.max_connection_age,
         ),
         of(
             "grpc.max_connection_age_grace",
             "1h",
-            "Close such a connection if its calls have not ended after this long; none waits for all of them",
+            "After the GOAWAY of grpc.max_connection_age, close the connection when this time is over, even if calls are unfinished; none waits for all calls",
             |to| &mut to.grpc.max_connection_age_grace,
         ),
         of("grpc.headers", "false", "Add RateLimit headers to responses. Applies to gRPC and /json", |to| {
@@ -336,16 +336,16 @@ fn envoy_and_redis() -> Vec<Setting> {
         of(
             "grpc.dynamic_metadata",
             "false",
-            "Add the request and the metadata of limits to Envoy's dynamic metadata",
+            "Return the request and the metadata of its limits to Envoy as dynamic metadata",
             |to| &mut to.grpc.dynamic_metadata,
         ),
-        of("grpc.shadow_mode", "false", "Count every request but deny none, over gRPC and at /json", |to| {
+        of("grpc.shadow_mode", "false", "Over gRPC and at /json, count every request but deny none", |to| {
             &mut to.grpc.shadow_mode
         }),
         of(
             "grpc.quota_mode",
             "false",
-            "Deny a request only if every limit that applies denies it, over gRPC and at /json",
+            "Over gRPC and at /json, deny a request only if every limit that applies denies it",
             |to| &mut to.grpc.quota_mode,
         ),
         of("grpc.health", "true", "Serve gRPC health checks to all clients", |to| &mut to.grpc.health),
@@ -382,7 +382,7 @@ fn envoy_and_redis() -> Vec<Setting> {
         of(
             "resp.slow_timeout",
             "10s",
-            "Close a connection if a command does not arrive completely, or its reply is not read, within this time",
+            "Close a connection if a command is not received completely, or its reply is not read, within this time",
             |to| &mut to.resp.slow_timeout,
         ),
     ]
@@ -405,11 +405,11 @@ fn access() -> Vec<Setting> {
         of(
             "tls.certificate",
             "none",
-            "Certificate chain of the server (PEM); enables TLS on all listeners",
+            "PEM file with the certificate chain of the server; enables TLS on all listeners",
             |to| &mut to.tls.certificate,
         ),
-        of("tls.key", "none", "Private key of the certificate (PEM)", |to| &mut to.tls.key),
-        of("tls.client_authorities", "none", "Authorities that issue client certificates (PEM)", |to| {
+        of("tls.key", "none", "PEM file with the private key of the server certificate", |to| &mut to.tls.key),
+        of("tls.client_authorities", "none", "PEM file with the CA certificates that sign client certificates", |to| {
             &mut to.tls.client_authorities
         }),
         of("tls.require_client", "false", "Reject clients without a certificate", |to| {
@@ -418,7 +418,7 @@ fn access() -> Vec<Setting> {
         of(
             "keys.file",
             "none",
-            "Keys file (TOML) with the scopes of tokens and certificates; without it, every client may do everything",
+            "TOML file with the scopes of each token and certificate. Without it, every client may do everything",
             |to| &mut to.keys.file,
         ),
     ]
@@ -426,19 +426,19 @@ fn access() -> Vec<Setting> {
 
 fn store() -> Vec<Setting> {
     vec![
-        of("memory.max_keys", "none", "Approximate maximum number of keys, shared between limits", |to| {
+        of("memory.max_keys", "none", "Approximate maximum number of keys of all limits together", |to| {
             &mut to.memory.max_keys
         }),
         of(
             "memory.max_bytes",
             "1GiB",
-            "Approximate maximum memory for counters and holds; one eighth is for holds. With Redis, the rest is for local counters during an outage",
+            "Approximate maximum memory for counters and holds. One eighth is for holds. With Redis, the rest is for the local counters that are used during an outage",
             |to| &mut to.memory.max_bytes,
         ),
         of(
             "memory.at_cap",
             "evict",
-            "When the store is full: evict removes the least used keys, refuse denies requests with new keys",
+            "What to do when the store is full: evict removes the least used keys, refuse denies requests with new keys",
             |to| &mut to.memory.at_cap,
         ),
         of(
@@ -450,11 +450,11 @@ fn store() -> Vec<Setting> {
         of(
             "memory.names",
             "100",
-            "Number of busiest keys that are certain to be listed by name; 0 stores no names",
+            "Number of the busiest keys that /v1/keys/top is certain to list; 0 stores no key names",
             |to| &mut to.memory.names,
         ),
         of("memory.sweep_every", "1min", "Evict idle keys at this interval", |to| &mut to.memory.sweep_every),
-        of("redis.timeout", "25ms", "Wait this long for Redis; then on_store_failure decides", |to| {
+        of("redis.timeout", "25ms", "Maximum time to wait for Redis. After that, the on_store_failure of each limit applies", |to| {
             &mut to.redis.timeout
         }),
         of("redis.lease", "0", "Maximum tokens per key to lease from Redis; 0 disables leasing", |to| {
@@ -463,57 +463,57 @@ fn store() -> Vec<Setting> {
         of(
             "redis.lease_time",
             "4s",
-            "Lifetime of a lease, from 100ms to 30s; tokens leased by a crashed process count as used when it ends",
+            "Lifetime of a lease, from 100ms to 30s. When it ends, the tokens that a crashed process had leased count as used",
             |to| &mut to.redis.lease_time,
         ),
         of(
             "redis.prefix",
             "none",
-            "Prefix of all keys in Redis; processes with different prefixes share nothing",
+            "Prefix of all keys in Redis. Processes with different prefixes do not share counters",
             |to| &mut to.redis.prefix,
         ),
-        of("redis.keys", "hashed", "Store keys in Redis hashed, or clear (unchanged up to 64 bytes)", |to| {
+        of("redis.keys", "hashed", "How keys are stored in Redis: hashed, or clear, which stores keys of up to 64 bytes unchanged", |to| {
             &mut to.redis.keys
         }),
         of(
             "redis.tls_certificate",
             "none",
-            "Client certificate chain for Redis and its Sentinels (PEM)",
+            "PEM file with the client certificate chain for Redis and its Sentinels",
             |to| &mut to.redis.tls_certificate,
         ),
-        of("redis.tls_key", "none", "Private key of redis.tls_certificate (PEM)", |to| &mut to.redis.tls_key),
+        of("redis.tls_key", "none", "PEM file with the private key of redis.tls_certificate", |to| &mut to.redis.tls_key),
         of(
             "redis.sentinel_user",
             "none",
-            "User name for the Sentinels; the one in the address is for the Redis servers",
+            "User name for the Sentinels. The user name in the store address is for the Redis servers",
             |to| &mut to.redis.sentinel_user,
         ),
         of(
             "redis.sentinel_password_file",
             "none",
-            "File with the password of the Sentinels; one line end is ignored",
+            "File that contains the password of the Sentinels. A line break at its end is ignored",
             |to| &mut to.redis.sentinel_password_file,
         ),
         of(
             "snapshot.folder",
             "none",
-            "Save counters in this folder at the end, and restore them at the start",
+            "Folder for snapshots: counters are saved when the server stops, and restored when it starts",
             |to| &mut to.snapshot.folder,
         ),
-        of("snapshot.every", "5min", "Save counters at this interval", |to| &mut to.snapshot.every),
+        of("snapshot.every", "5min", "Interval between snapshots", |to| &mut to.snapshot.every),
     ]
 }
 
 fn told() -> Vec<Setting> {
     vec![
-        of("metrics.compat", "none", "Also export metrics under these names", |to| &mut to.metrics.compat),
+        of("metrics.compat", "none", "Also export metrics under the names of this service", |to| &mut to.metrics.compat),
         of(
             "metrics.near_limit_ratio",
             "0.8",
-            "Count a hit as near the limit from this part of the limit on",
+            "Fraction of a limit above which a hit counts as near the limit, in the metrics of envoyproxy/ratelimit",
             |to| &mut to.metrics.near_limit_ratio,
         ),
-        of("log.level", "info", "Minimum log level, written to stderr", |to| &mut to.log.level),
+        of("log.level", "info", "Minimum level of log lines; the log is written to stderr", |to| &mut to.log.level),
         of("log.format", "text", "Format of the log: text, or JSON lines", |to| &mut to.log.format),
         of(
             "log.audit",
@@ -524,10 +524,10 @@ fn told() -> Vec<Setting> {
         of("log.decisions", "off", "Decisions to log as JSON lines to stderr: off, denied or all", |to| {
             &mut to.log.decisions
         }),
-        of("log.decisions_one_in", "1", "Log one of this many decisions, chosen at random", |to| {
+        of("log.decisions_one_in", "1", "Log one in this many decisions, chosen at random", |to| {
             &mut to.log.decisions_one_in
         }),
-        of("log.keys", "hashed", "Show keys in these lines hashed, or clear", |to| &mut to.log.keys),
+        of("log.keys", "hashed", "How decisions and audit lines show keys: hashed, or clear", |to| &mut to.log.keys),
     ]
 }
 

@@ -14,7 +14,7 @@ pub(super) fn refuse(root: &Node, reader: &mut Reader<'_>) -> bool {
             "give the file that limitador or envoyproxy/ratelimit reads: Kuadrant's operator writes it into a ConfigMap"
         }
     };
-    let message = format!("this is an object of Kubernetes of the kind {kind:?}, not a policy");
+    let message = format!("this is a Kubernetes object of kind {kind:?}, not a policy");
     reader.problem(root.mark(), message, help.to_owned());
     true
 }

@@ -155,7 +155,7 @@ fn objects_of_kubernetes_are_refused_with_where_the_limits_are() {
         assert_eq!(problems.count(), 1, "{problems}");
         assert_eq!(
             problem.message,
-            format!("this is an object of Kubernetes of the kind {kind:?}, not a policy")
+            format!("this is a Kubernetes object of kind {kind:?}, not a policy")
         );
         assert!(problem.help.as_ref().unwrap().contains(help), "{problems}");
     }
