@@ -214,9 +214,12 @@ fn service() -> Vec<Setting> {
             "Where to keep the counters: in the memory of this process, or in Redis or Valkey, shared by several processes",
             |to| &mut to.store,
         ),
-        of("store_password_file", "none", "File that contains the password of Redis. A line break at its end is ignored", |to| {
-            &mut to.store_password_file
-        }),
+        of(
+            "store_password_file",
+            "none",
+            "File that contains the password of Redis. A line break at its end is ignored",
+            |to| &mut to.store_password_file,
+        ),
     ]
 }
 
@@ -408,10 +411,15 @@ fn access() -> Vec<Setting> {
             "PEM file with the certificate chain of the server; enables TLS on all listeners",
             |to| &mut to.tls.certificate,
         ),
-        of("tls.key", "none", "PEM file with the private key of the server certificate", |to| &mut to.tls.key),
-        of("tls.client_authorities", "none", "PEM file with the CA certificates that sign client certificates", |to| {
-            &mut to.tls.client_authorities
+        of("tls.key", "none", "PEM file with the private key of the server certificate", |to| {
+            &mut to.tls.key
         }),
+        of(
+            "tls.client_authorities",
+            "none",
+            "PEM file with the CA certificates that sign client certificates",
+            |to| &mut to.tls.client_authorities,
+        ),
         of("tls.require_client", "false", "Reject clients without a certificate", |to| {
             &mut to.tls.require_client
         }),
@@ -454,9 +462,12 @@ fn store() -> Vec<Setting> {
             |to| &mut to.memory.names,
         ),
         of("memory.sweep_every", "1min", "Evict idle keys at this interval", |to| &mut to.memory.sweep_every),
-        of("redis.timeout", "25ms", "Maximum time to wait for Redis. After that, the on_store_failure of each limit applies", |to| {
-            &mut to.redis.timeout
-        }),
+        of(
+            "redis.timeout",
+            "25ms",
+            "Maximum time to wait for Redis. After that, the on_store_failure of each limit applies",
+            |to| &mut to.redis.timeout,
+        ),
         of("redis.lease", "0", "Maximum tokens per key to lease from Redis; 0 disables leasing", |to| {
             &mut to.redis.lease
         }),
@@ -472,16 +483,21 @@ fn store() -> Vec<Setting> {
             "Prefix of all keys in Redis. Processes with different prefixes do not share counters",
             |to| &mut to.redis.prefix,
         ),
-        of("redis.keys", "hashed", "How keys are stored in Redis: hashed, or clear, which stores keys of up to 64 bytes unchanged", |to| {
-            &mut to.redis.keys
-        }),
+        of(
+            "redis.keys",
+            "hashed",
+            "How keys are stored in Redis: hashed, or clear, which stores keys of up to 64 bytes unchanged",
+            |to| &mut to.redis.keys,
+        ),
         of(
             "redis.tls_certificate",
             "none",
             "PEM file with the client certificate chain for Redis and its Sentinels",
             |to| &mut to.redis.tls_certificate,
         ),
-        of("redis.tls_key", "none", "PEM file with the private key of redis.tls_certificate", |to| &mut to.redis.tls_key),
+        of("redis.tls_key", "none", "PEM file with the private key of redis.tls_certificate", |to| {
+            &mut to.redis.tls_key
+        }),
         of(
             "redis.sentinel_user",
             "none",
@@ -506,14 +522,18 @@ fn store() -> Vec<Setting> {
 
 fn told() -> Vec<Setting> {
     vec![
-        of("metrics.compat", "none", "Also export metrics under the names of this service", |to| &mut to.metrics.compat),
+        of("metrics.compat", "none", "Also export metrics under the names of this service", |to| {
+            &mut to.metrics.compat
+        }),
         of(
             "metrics.near_limit_ratio",
             "0.8",
             "Fraction of a limit above which a hit counts as near the limit, in the metrics of envoyproxy/ratelimit",
             |to| &mut to.metrics.near_limit_ratio,
         ),
-        of("log.level", "info", "Minimum level of log lines; the log is written to stderr", |to| &mut to.log.level),
+        of("log.level", "info", "Minimum level of log lines; the log is written to stderr", |to| {
+            &mut to.log.level
+        }),
         of("log.format", "text", "Format of the log: text, or JSON lines", |to| &mut to.log.format),
         of(
             "log.audit",
@@ -527,7 +547,9 @@ fn told() -> Vec<Setting> {
         of("log.decisions_one_in", "1", "Log one in this many decisions, chosen at random", |to| {
             &mut to.log.decisions_one_in
         }),
-        of("log.keys", "hashed", "How decisions and audit lines show keys: hashed, or clear", |to| &mut to.log.keys),
+        of("log.keys", "hashed", "How decisions and audit lines show keys: hashed, or clear", |to| {
+            &mut to.log.keys
+        }),
     ]
 }
 

@@ -120,13 +120,13 @@ fn an_explanation_that_cannot_be_given_says_why() {
 fn strict_checks_fail_on_warnings() {
     let (_keep, limits) = policy("[limit.a]\nmatch.method = \"GET|POST\"\nrate = \"1/s\"\n");
     let limits = limits.to_str().unwrap();
-    let warning =
-        format!("{limits}:2:16: \"GET|POST\" looks like several texts, but is compared as one text\n");
+    let message = "\"GET|POST\" looks like several texts, but is compared as one text\n";
     let (code, out, _) = run(&["policy", "check", limits]);
-    assert!(code == 0 && out.starts_with(&warning), "{out}");
+    assert!(code == 0 && out.starts_with(&format!("{limits}:2:16: warning: {message}")), "{out}");
     assert!(out.ends_with(": 1 limit in 1 domain, 1 warning; --strict treats them as errors\n"), "{out}");
     let (code, out, _) = run(&["policy", "check", "--strict", limits]);
-    assert!(code == 1 && out.starts_with(&warning) && out.ends_with(": 1 problem\n"), "{out}");
+    let problem = format!("{limits}:2:16: {message}");
+    assert!(code == 1 && out.starts_with(&problem) && out.ends_with(": 1 problem\n"), "{out}");
     let (code, out, _) = run(&["policy", "check", "--format", "json", limits]);
     let told: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &told[0]["limits"]), (0, &Value::from(1)));

@@ -153,10 +153,7 @@ fn objects_of_kubernetes_are_refused_with_where_the_limits_are() {
         let problems = Policy::parse("limits.yaml", text).unwrap_err();
         let problem = problems.iter().next().unwrap();
         assert_eq!(problems.count(), 1, "{problems}");
-        assert_eq!(
-            problem.message,
-            format!("this is a Kubernetes object of kind {kind:?}, not a policy")
-        );
+        assert_eq!(problem.message, format!("this is a Kubernetes object of kind {kind:?}, not a policy"));
         assert!(problem.help.as_ref().unwrap().contains(help), "{problems}");
     }
 }
