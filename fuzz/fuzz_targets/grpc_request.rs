@@ -43,6 +43,8 @@ fuzz_target!(|input: &[u8]| {
         dynamic_metadata: is_chosen(1),
         shadow_mode: is_chosen(2),
         quota_mode: is_chosen(3),
+        limitador_headers: is_chosen(4),
+        ..RlsOptions::default()
     };
     let clock = ManualClock::starting_at(Duration::from_secs(1_794_767_960));
     let mut clerk = clerk(&clock);
