@@ -67,11 +67,12 @@ fn check(response: &RateLimitResponse, request: &RateLimitRequest, options: RlsO
     let is_refused = refused(response.overall_code);
     let statuses = response.statuses.iter().filter(|status| refused(status.code)).count();
     if options.shadow_mode {
-        assert!(!is_refused && statuses == 0);
+        assert!(!is_refused); // the statuses say what would be over its limit
     } else if !options.quota_mode {
         assert_eq!(is_refused, statuses > 0, "{response:?}");
     }
-    assert!(options.headers || response.response_headers_to_add.is_empty());
+    let has_headers = options.headers || options.limitador_headers;
+    assert!(has_headers || response.response_headers_to_add.is_empty());
     assert_eq!(options.dynamic_metadata, response.dynamic_metadata.is_some());
     let encoded = response.encode_to_vec();
     assert_eq!(RateLimitResponse::decode(&encoded[..]).as_ref(), Ok(response));
